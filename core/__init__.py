@@ -1,0 +1,1 @@
+"""VRAMscope: where GPU memory goes when a language model generates."""

@@ -1,0 +1,151 @@
+"""NVIDIA cards through NVML (package nvidia-ml-py, module pynvml).
+
+Every call may fail with any of NVML's error codes, so each figure is fetched on its own: one that fails is None and
+says why, the others stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import pynvml
+
+from core.devices.device import Condition, Device, Reading
+from core.spec.errors import NoSuchDevice
+
+T = TypeVar("T")
+
+
+class NvmlUnavailable(NoSuchDevice):
+    """There is no NVIDIA driver here, or it does not answer."""
+
+
+class Nvml:
+    """One initialised NVML session. `library` is pynvml, or a scripted stand-in for it in tests."""
+
+    def __init__(self, library: Any = pynvml) -> None:
+        """Raises NvmlUnavailable with the driver's reason."""
+        self.library = library
+        try:
+            library.nvmlInit()
+        except library.NVMLError as error:
+            raise NvmlUnavailable(f"no NVIDIA driver answers on this machine ({error})") from error
+
+    def driver_version(self) -> str | None:
+        return self._text(self.library.nvmlSystemGetDriverVersion)
+
+    def devices(self) -> list[Device]:
+        """The cards in NVML's order; a card that cannot be identified is left out."""
+        found: list[Device] = []
+        try:
+            count = self.library.nvmlDeviceGetCount()
+        except self.library.NVMLError:
+            return found
+        for index in range(count):
+            try:
+                handle = self.library.nvmlDeviceGetHandleByIndex(index)
+                uuid = _decode(self.library.nvmlDeviceGetUUID(handle))
+            except self.library.NVMLError:
+                continue
+            name = self._text(partial(self.library.nvmlDeviceGetName, handle)) or "NVIDIA GPU"
+            found.append(Device(f"cuda:{uuid}", "cuda", name, self._total(handle), index))
+        return found
+
+    def meter(self, device: Device) -> NvmlMeter:
+        """Raises NoSuchDevice when the card has gone since it was listed."""
+        try:
+            handle = self.library.nvmlDeviceGetHandleByUUID(device.uuid)
+        except self.library.NVMLError as error:
+            raise NoSuchDevice(f"{device.name} {device.uuid} does not answer any more ({error})") from error
+        return NvmlMeter(self, device, handle)
+
+    def close(self) -> None:
+        try:
+            self.library.nvmlShutdown()
+        except self.library.NVMLError:
+            pass  # the driver went away first; there is nothing left to close
+
+    def _total(self, handle: Any) -> int | None:
+        try:
+            return int(self.library.nvmlDeviceGetMemoryInfo(handle).total)
+        except self.library.NVMLError:
+            return None
+
+    def _text(self, call: Callable[[], Any]) -> str | None:
+        try:
+            return _decode(call())
+        except self.library.NVMLError:
+            return None
+
+
+class NvmlMeter:
+    """Reads one card. Memory info version 2 leaves the driver's own reserve out of `used`, version 1 does not."""
+
+    def __init__(self, nvml: Nvml, device: Device, handle: Any) -> None:
+        self.device = device
+        self._library = nvml.library
+        self._handle = handle
+        self._driver = nvml.driver_version()
+        self._version, self._reserved = self._memory_version()
+
+    def _memory_version(self) -> tuple[int, int | None]:
+        version_2 = getattr(self._library, "nvmlMemory_v2", None)
+        if version_2 is not None:
+            try:
+                info = self._library.nvmlDeviceGetMemoryInfo(self._handle, version=version_2)
+                return 2, int(info.reserved)
+            except (self._library.NVMLError, TypeError, AttributeError):
+                pass  # an old driver or an old binding: version 1 answers everywhere
+        return 1, None
+
+    def _memory(self) -> Any:
+        if self._version == 2:
+            return self._library.nvmlDeviceGetMemoryInfo(self._handle, version=self._library.nvmlMemory_v2)
+        return self._library.nvmlDeviceGetMemoryInfo(self._handle)
+
+    def read(self) -> Reading:
+        missing: dict[str, str] = {}
+        used = self._try("device_used", lambda: int(self._memory().used), missing)
+        listed = self._try("processes", self._processes, missing)
+        return Reading(used, listed, missing)
+
+    def condition(self) -> Condition:
+        missing: dict[str, str] = {}
+        sensor = getattr(self._library, "NVML_TEMPERATURE_GPU", 0)
+        return Condition(
+            self._try(
+                "temperature_c", lambda: int(self._library.nvmlDeviceGetTemperature(self._handle, sensor)), missing
+            ),
+            self._try(
+                "utilisation_percent",
+                lambda: int(self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu),
+                missing,
+            ),
+        )
+
+    def describe(self) -> Mapping[str, object]:
+        return {
+            "source": "NVML",
+            "driver": self._driver,
+            "memory_info_version": self._version,
+            "driver_reserved_bytes": self._reserved,
+        }
+
+    def _processes(self) -> dict[int, int | None]:
+        return {
+            int(process.pid): None if process.usedGpuMemory is None else int(process.usedGpuMemory)
+            for process in self._library.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        }
+
+    def _try(self, what: str, call: Callable[[], T], missing: dict[str, str]) -> T | None:
+        try:
+            return call()
+        except self._library.NVMLError as error:
+            missing[what] = str(error)
+            return None
+
+
+def _decode(text: str | bytes) -> str:
+    return text.decode() if isinstance(text, bytes) else text

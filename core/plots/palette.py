@@ -1,0 +1,38 @@
+"""Colours that mean the same everywhere and are told apart by people who see fewer of them (Okabe and Ito, 2008)."""
+
+from __future__ import annotations
+
+RUNS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#5E4B8B", "#7F7F7F", "#000000")
+"""One a run, in the order in which they are compared; after ten they begin again."""
+
+METRICS = {
+    "device_used": "#7F7F7F",
+    "process_used": "#56B4E9",
+    "other_processes_used": "#A6A6A6",
+    "reserved": "#E69F00",
+    "allocated": "#0072B2",
+    "host_rss": "#009E73",
+}
+"""One a metric, where a plot shows a single run."""
+
+PHASES = {
+    "imports": "#C7C7C7",
+    "device context": "#7F7F7F",
+    "process group": "#5E4B8B",
+    "load": "#0072B2",
+    "op build": "#8C6D31",
+    "engine": "#8C6D31",
+    "wrap": "#56B4E9",
+    "inputs": "#CC79A7",
+    "prefill": "#D55E00",
+    "decode": "#E69F00",
+    "release": "#009E73",
+}
+
+GRID = "rgba(127,127,127,0.22)"
+FAINT = "rgba(127,127,127,0.75)"
+
+
+def run_colour(position: int) -> str:
+    """The colour of the run at `position` in a comparison."""
+    return RUNS[position % len(RUNS)]

@@ -1,0 +1,43 @@
+"""Starts the supervisor where none runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from core.runs.home import DataHome
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+
+def supervisor_runs(home: DataHome) -> bool:
+    """Whether a supervisor holds the data folder's lock now."""
+    lock = FileLock(home.supervisor_lock)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def ensure_supervisor(home: DataHome) -> None:
+    """Start a detached supervisor unless one runs. Call with the submit lock held, so that none ends meanwhile.
+
+    Two that start at the same time are no harm: the second finds the lock taken and ends.
+    """
+    if supervisor_runs(home):
+        return
+    with home.supervisor_log.open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "core.runs.supervisor", str(home.root)],
+            cwd=PROJECT_ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            close_fds=True,
+        )

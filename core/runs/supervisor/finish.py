@@ -1,0 +1,105 @@
+"""What becomes of a run when its worker has gone: its state, its peaks, its events."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.runfolder.history import write_events
+from core.runfolder.jsonio import read_json, read_json_lines
+from core.runfolder.layout import RunFolder
+from core.runfolder.tables import SAMPLES, read_table
+from core.runs.status import Failure, Peak, RunStatus, State
+
+logger = logging.getLogger(__name__)
+
+STDERR_TAIL = 2000
+
+
+def last_phase(folder: RunFolder) -> str | None:
+    """The phase in which the worker was last seen: `decode 12`, or `load`."""
+    rows = read_json_lines(folder.phases)
+    if not rows:
+        return None
+    return f"{rows[-1]['name']} {rows[-1]['index']}" if rows[-1]["name"] == "decode" else str(rows[-1]["name"])
+
+
+def outcome(folder: RunFolder, returncode: int | None) -> tuple[State, Failure | None]:
+    """How the job ended by its own result, else by its exit; `returncode` is None where it cannot be known."""
+    result = read_json(folder.result)
+    if result and result.get("outcome") in ("finished", "oom", "failed"):
+        error = result.get("error")
+        return result["outcome"], _failure(error) if error else None
+    phase = last_phase(folder)
+    where = f" in {phase}" if phase else " before it began"
+    if returncode is None:
+        return "lost", Failure(
+            "lost", f"the worker was gone when the supervisor came back; last seen{where}", None, phase
+        )
+    if returncode < 0:
+        name = signal.Signals(-returncode).name if -returncode in set(signal.Signals) else f"signal {-returncode}"
+        return "failed", Failure("signal", f"the worker was ended by {name}{where}", None, phase)
+    said = _tail(folder)
+    return "failed", Failure("exit", f"the worker left with exit code {returncode}{where}: {said}", None, phase)
+
+
+def _failure(error: dict[str, Any]) -> Failure:
+    return Failure(
+        str(error.get("kind", "exception")),
+        str(error.get("message", "")),
+        error.get("requested_bytes"),
+        error.get("phase"),
+    )
+
+
+def _tail(folder: RunFolder) -> str:
+    try:
+        lines = folder.stderr.read_text(encoding="utf-8", errors="replace")[-STDERR_TAIL:].strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it printed nothing"
+
+
+def measured_peak(folder: RunFolder) -> Peak:
+    """Highest figures of the run: torch's own counters from the result, the rest from the samples."""
+    samples = read_table(folder.samples, SAMPLES)
+    result = read_json(folder.result) or {}
+    counters = result.get("peak") or {}
+    return Peak(
+        counters.get("allocated"),
+        counters.get("reserved"),
+        _highest(samples, "process_used"),
+        _highest(samples, "device_used"),
+        _highest(samples, "host_rss"),
+    )
+
+
+def _highest(samples: pa.Table, column: str) -> int | None:
+    value = pc.max(samples[column]).as_py()
+    return None if value is None else int(value)
+
+
+def finish(folder: RunFolder, status: RunStatus, ended_ns: int) -> RunStatus:
+    """Turn torch's history into events.arrow and complete the status. Never raises: what fails is said in it.
+
+    `status` carries the final state already; `ended_ns` is when the worker was seen to have gone (monotonic).
+    """
+    incomplete = status.trace_incomplete
+    if folder.snapshot.exists() and not folder.events.exists():
+        try:
+            write_events(folder)
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            logger.exception("events of %s", status.run_id)
+            folder.events.unlink(missing_ok=True)
+            incomplete = f"the allocator's history could not be converted: {error}"
+    seconds = None if status.t0_ns is None else (ended_ns - status.t0_ns) / 1e9
+    device = dict(status.device)
+    result = read_json(folder.result) or {}
+    if isinstance(result.get("device"), dict):
+        device |= {name: value for name, value in result["device"].items() if value is not None}
+    return replace(status, peak=measured_peak(folder), seconds=seconds, device=device, trace_incomplete=incomplete)

@@ -1,0 +1,99 @@
+"""What can be known about a run before it starts: whether its engine is here, and whether it can possibly fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.spec.architecture import DTYPE_BYTES, Architecture
+from core.spec.errors import InvalidSpec, NotAvailable
+from core.spec.model_source import ModelSource
+from core.spec.run_spec import RunSpec
+
+GIB = 2**30
+ID_BYTES = 8
+"""Token ids and the attention mask are int64."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the checks must know about the machine: the memory that a process on the CPU can get, in bytes."""
+
+    host_memory_bytes: int
+
+
+NOT_YET: tuple[tuple[Callable[[RunSpec], bool], str], ...] = (
+    (lambda s: s.engine == "deepspeed", "engine=deepspeed is not available yet; use engine=transformers"),
+    (lambda s: s.device.startswith("sim:"), "simulated cards are not available yet; use --device cpu or a GPU"),
+    (lambda s: s.capacity_mib is not None, "capacity_mib is not available yet; leave it out"),
+)
+"""Fields whose engine comes later: refused by name, never ignored."""
+
+
+def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = False) -> list[str]:
+    """Warnings about a run that can start. `force` lets one through that seems too large for the machine.
+
+    Raises NotAvailable for what this version does not execute, InvalidSpec for what cannot work.
+    """
+    for wanted, message in NOT_YET:
+        if wanted(spec):
+            raise NotAvailable(message)
+    if spec.attn_implementation == "flash_attention_2" and spec.device == "cpu":
+        raise InvalidSpec("attn_implementation=flash_attention_2 has no CPU kernels; use sdpa or eager")
+    warnings = []
+    if spec.job == "generate" and spec.grad_mode == "grad":
+        warnings.append(
+            "grad_mode=grad changes nothing under generate(), which is always no_grad; use job=loop to see it"
+        )
+    architecture = Architecture.from_config(source.config)
+    if architecture:
+        warnings += _positions(spec, architecture)
+        if spec.device == "cpu" and not force:
+            _fits_the_machine(spec, source, architecture, machine)
+    return warnings
+
+
+def _positions(spec: RunSpec, architecture: Architecture) -> list[str]:
+    tokens = spec.total_tokens
+    most = architecture.max_positions
+    if most is None or tokens <= most:
+        return []
+    parts = f"{spec.prompt_tokens} + {spec.new_tokens}" if tokens > spec.prompt_tokens else f"{tokens}"
+    said = f"{parts} tokens are more than the {most} positions of {spec.model}"
+    if architecture.learned_positions:
+        raise InvalidSpec(f"{said}, which are a learned table; stay within {most}")
+    return [f"{said}; it will run, beyond what the model was trained for"]
+
+
+def least_bytes(spec: RunSpec, source: ModelSource, architecture: Architecture) -> int | None:
+    """Weights, inputs and the final KV cache in bytes: less than any run of this spec needs. None where unknown."""
+    # files can hold more than the parameters: buffers, and a tied head a second time
+    parameters = architecture.parameter_count() or source.parameters
+    if parameters is None:
+        return None
+    element = DTYPE_BYTES[spec.dtype]
+    rows = spec.batch_size * spec.num_beams
+    inputs = 2 * ID_BYTES * spec.batch_size * spec.prompt_tokens
+    return (
+        parameters * element
+        + inputs
+        + rows * _cached_tokens(spec, architecture) * architecture.kv_bytes_per_token(element)
+    )
+
+
+def _cached_tokens(spec: RunSpec, architecture: Architecture) -> int:
+    """Tokens whose keys and values are kept at the end; the last new one is never fed to the model."""
+    if not spec.use_cache or spec.cache_implementation == "quantized":  # fewer bits, which depend on the back end
+        return 0
+    tokens = max(spec.prompt_tokens, spec.total_tokens - 1)
+    return min(tokens, architecture.window - 1) if architecture.window else tokens
+
+
+def _fits_the_machine(spec: RunSpec, source: ModelSource, architecture: Architecture, machine: Machine) -> None:
+    least = least_bytes(spec, source, architecture)
+    if least is not None and least > machine.host_memory_bytes:
+        over = least - machine.host_memory_bytes
+        raise InvalidSpec(
+            f"weights, inputs and KV cache alone take {least / GIB:.1f} GiB, {over / GIB:.1f} GiB more than the "
+            f"{machine.host_memory_bytes / GIB:.1f} GiB of this machine; make it smaller, or --force"
+        )

@@ -1,0 +1,56 @@
+"""The devices of the machine, one line each."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import streamlit as st
+
+from core.devices.device import Device
+from core.devices.registry import list_devices, open_meter
+from core.plots.units import size
+from core.runs.rows import RunRow
+from core.spec.errors import NoSuchDevice
+
+
+def device_lines(queue: list[RunRow]) -> None:
+    """Each device with index, name, temperature, utilisation, memory in use, and what runs or waits on it."""
+    devices = list_devices()
+    rows = [_line(device, queue) for device in devices.found]
+    st.dataframe(
+        rows,
+        hide_index=True,
+        column_config={
+            "memory": st.column_config.ProgressColumn("memory in use", min_value=0.0, max_value=1.0, format="percent"),
+        },
+    )
+    if devices.no_cuda_reason:
+        st.info(f"No GPU: {devices.no_cuda_reason}. Runs on the CPU work the same way.", icon=":material/info:")
+
+
+def _line(device: Device, queue: list[RunRow]) -> dict[str, object]:
+    states = Counter(row.state == "queued" for row in queue if row.device == device.id)
+    running, waiting = states[False], states[True]
+    work = " · ".join(filter(None, (f"running {running}" if running else "", f"{waiting} waiting" if waiting else "")))
+    line: dict[str, object] = {
+        "device": "CPU" if device.kind == "cpu" else f"[{device.index}]",
+        "name": device.name,
+        "temperature": "–",
+        "utilisation": "–",
+        "memory": None,
+        "used / total": f"unknown / {size(device.total_bytes)}",
+        "now": work or "idle",
+    }
+    try:
+        meter = open_meter(device)
+    except NoSuchDevice as error:
+        return line | {"now": str(error)}
+    used, condition = meter.read().device_used, meter.condition()
+    if condition.temperature_c is not None:
+        line["temperature"] = f"{condition.temperature_c} °C"
+    if condition.utilisation_percent is not None:
+        line["utilisation"] = f"{condition.utilisation_percent} %"
+    line["used / total"] = f"{size(used)} / {size(device.total_bytes)}"
+    if used is not None and device.total_bytes:
+        line["memory"] = used / device.total_bytes
+    return line

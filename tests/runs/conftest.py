@@ -1,0 +1,93 @@
+"""A data folder whose runs are acted by `tests/fake_worker.py`, so that the queue is tested without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.runs.home import DataHome, open_home
+from core.runs.start import supervisor_runs
+from core.runs.status import RunStatus, read_status
+from core.runs.submit import PreparedRun, Submitted, submit
+from core.spec.model_source import resolve
+from core.spec.run_spec import parse_spec
+
+FAKE_WORKER = Path(__file__).resolve().parents[1] / "fake_worker.py"
+
+Acts = Callable[..., Submitted]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DataHome]:
+    """A data folder with the environment `fake`; whatever still runs in it is ended afterwards."""
+    home = open_home(tmp_path / "home")
+    interpreter = tmp_path / "fake_python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
+    interpreter.chmod(0o755)
+    settings = {"cpu_slots": 2, "environments": {"fake": {"interpreter": str(interpreter)}}}
+    home.settings.write_text(json.dumps(settings))
+    yield home
+    for process in supervisors(home):
+        process.kill()
+    for path in home.runs.glob("*/starts"):
+        for pid in path.read_text().split():
+            _kill_group(int(pid))
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, 9)
+    except (ProcessLookupError, PermissionError):
+        pass  # ended, as it should have
+
+
+def supervisors(home: DataHome) -> list[psutil.Process]:
+    command = ["-m", "core.runs.supervisor", str(home.root)]
+    return [process for process in psutil.process_iter(["cmdline"]) if (process.info["cmdline"] or [])[-3:] == command]
+
+
+@pytest.fixture
+def act(home: DataHome) -> Acts:
+    """Submit runs that act as the words say, in their order: `act("finish", "crash")`."""
+
+    def queue(*acts: str, timeout_s: float = 60) -> Submitted:
+        spec = parse_spec(
+            {
+                "model": "tiny-llama",
+                "device": "cpu",
+                "environment": "fake",
+                "timeout_s": timeout_s,
+                "record_interval_ms": 20,
+            }
+        )
+        runs = [PreparedRun(spec, resolve(spec), (), word) for word in acts]
+        return submit(home, runs, f"acts {' '.join(acts)}")
+
+    return queue
+
+
+def wait_for(home: DataHome, run_id: str, until: Callable[[RunStatus], bool], seconds: float = 30) -> RunStatus:
+    """The status of a run once `until` holds; fails the test when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = read_status(home.run(run_id))
+        if status and until(status):
+            return status
+        time.sleep(0.02)
+    log = home.supervisor_log.read_text() if home.supervisor_log.exists() else "no supervisor log"
+    raise AssertionError(f"{run_id} is {status and status.state}, supervisor said:\n{log[-3000:]}")
+
+
+def wait_ended(home: DataHome, run_id: str, seconds: float = 30) -> RunStatus:
+    return wait_for(home, run_id, lambda status: status.ended, seconds)
+
+
+def supervisor_ended(home: DataHome) -> bool:
+    return not supervisor_runs(home)
