@@ -3,6 +3,7 @@
 import streamlit as st
 
 from core.ui.devices import device_lines
+from core.ui.experiments import experiments_table
 from core.ui.page import data_home, data_store, page
 from core.ui.progress import live_runs
 from core.ui.runs_table import runs_table
@@ -12,6 +13,7 @@ home = data_home()
 store = data_store(home)
 queue = store.queue()
 latest = store.list_runs(limit=10)
+experiments = store.list_experiments(limit=6)
 
 st.subheader("Devices", divider="gray")
 device_lines(queue)
@@ -29,6 +31,7 @@ if queue:
 
 st.subheader("Latest on this machine", divider="gray")
 if latest:
+    experiments_table(experiments)
     chosen = runs_table(latest, key="latest")
     if st.button("Compare the chosen runs", disabled=not chosen, icon=":material/compare_arrows:"):
         st.switch_page("pages/2_Compare.py", query_params={"runs": ",".join(chosen)})

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from core.cli.output import JsonFlag, print_json
 from core.runs.home import open_home
 from core.runs.start import PROJECT_ROOT
 
@@ -15,8 +16,12 @@ from core.runs.start import PROJECT_ROOT
 def serve(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8501,
     open_browser: Annotated[bool, typer.Option("--open", help="Open a browser window.")] = False,
+    json_: JsonFlag = False,
 ) -> None:
     """Serve the app on http://127.0.0.1:8501, for this machine only."""
+    if json_:
+        print_json({"url": f"http://127.0.0.1:{port}"})
+        sys.stdout.flush()
     open_home()  # a data folder that cannot be written is said here, not on the first page
     command = [
         sys.executable,

@@ -44,7 +44,10 @@ def test_home_says_what_to_do_when_nothing_was_recorded(home: DataHome) -> None:
 
 def test_home_lists_the_latest_runs(home: DataHome) -> None:
     make_run(home, "aaaaaa-1")
-    table = opened().dataframe[1].value
+    app = opened()
+    assert app.dataframe[1].value["experiment"].tolist() == ["made aaaaaa"]
+    assert app.dataframe[1].value["open"].tolist() == ["/Compare?runs=aaaaaa-1"]
+    table = app.dataframe[2].value
     assert table["run"].tolist() == ["aaaaaa-1"]
     assert table["peak allocated"].tolist() == ["1,424.0 MiB"]
 
