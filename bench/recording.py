@@ -119,6 +119,7 @@ def main(pairs: int = 20) -> None:
         "plain_s_median": median(plain for plain, _ in both),
         "recorded_s_median": median(recorded for _, recorded in both),
         "ratio_median": median(ratios),
+        "ratio_of_fastest": min(recorded for _, recorded in both) / min(plain for plain, _ in both),
         "ratio_quartiles": [low, high],
         "ratio_min_max": [min(ratios), max(ratios)],
     }

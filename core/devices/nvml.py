@@ -6,6 +6,7 @@ says why, the others stand.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +17,16 @@ from core.devices.device import Condition, Device, Reading
 from core.spec.errors import NoSuchDevice
 
 T = TypeVar("T")
+
+LIST_EVERY_NS = 1_000_000_000
+"""The list of processes is asked for when the card's memory in use has changed, and otherwise once a second.
+
+A call for the list takes the driver 32 to 53 microseconds against 5 to 8 for the memory in use (measured on an H200),
+and it slows the job down: at 100 Hz it was the larger part of what recording cost.
+"""
+
+LISTS_AFTER_CHANGE = 3
+"""Looks that ask for the list after a change, since the two calls see different moments while memory is growing."""
 
 
 class NvmlUnavailable(NoSuchDevice):
@@ -83,8 +94,13 @@ class Nvml:
 class NvmlMeter:
     """Reads one card. Memory info version 2 leaves the driver's own reserve out of `used`, version 1 does not."""
 
-    def __init__(self, nvml: Nvml, device: Device, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, device: Device, handle: Any, now: Callable[[], int] = time.monotonic_ns) -> None:
         self.device = device
+        self._now = now
+        self._used: int | None = None
+        self._listed: dict[int, int | None] | None = None
+        self._listed_ns = 0
+        self._unsettled = 0
         self._library = nvml.library
         self._handle = handle
         self._driver = nvml.driver_version()
@@ -108,8 +124,14 @@ class NvmlMeter:
     def read(self) -> Reading:
         missing: dict[str, str] = {}
         used = self._try("device_used", lambda: int(self._memory().used), missing)
-        listed = self._try("processes", self._processes, missing)
-        return Reading(used, listed, missing)
+        now = self._now()
+        if used is None or used != self._used or self._listed is None or now - self._listed_ns > LIST_EVERY_NS:
+            self._unsettled = LISTS_AFTER_CHANGE
+        if self._unsettled:
+            self._unsettled -= 1
+            self._listed = self._try("processes", self._processes, missing)
+            self._used, self._listed_ns = used, now
+        return Reading(used, self._listed, missing)
 
     def condition(self) -> Condition:
         missing: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.devices.device import Device
-from core.devices.nvml import Nvml, NvmlUnavailable
+from core.devices.nvml import LISTS_AFTER_CHANGE, Nvml, NvmlMeter, NvmlUnavailable
 from core.devices.registry import list_devices, open_meter
 from core.spec.errors import NoSuchDevice
 from tests.fake_nvml import FakeCard, FakeNvml
@@ -70,6 +70,27 @@ def test_a_refused_figure_is_none_with_its_reason_and_the_others_stand(code: int
     assert meter.read().device_used is None
     assert meter.condition().temperature_c is None
     assert meter.condition().utilisation_percent == 7
+
+
+def test_processes_are_listed_again_when_the_memory_changes_or_a_second_has_passed() -> None:
+    card = FakeCard(A, used=5)
+    card.processes = {1: 5}
+    nvml, now = session(FakeNvml(card)), [0]
+    meter = NvmlMeter(nvml, list_devices(nvml).cuda[0], card, lambda: now[0])
+    assert meter.read().processes == {1: 5}
+    for _ in range(LISTS_AFTER_CHANGE):
+        meter.read()
+    card.processes = {1: 3, 2: 2}
+    assert meter.read().processes == {1: 5}, "nothing changed on the card"
+    card.used = 6
+    assert meter.read().processes == {1: 3, 2: 2}
+    card.processes = {1: 4, 2: 2}
+    assert meter.read().processes == {1: 4, 2: 2}, "the list may lag behind the card, so it is asked for again"
+    for _ in range(LISTS_AFTER_CHANGE):
+        meter.read()
+    card.processes = {2: 6}
+    now[0] = 2 * 10**9
+    assert meter.read().processes == {2: 6}
 
 
 def test_memory_info_version_is_recorded() -> None:
