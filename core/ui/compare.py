@@ -75,16 +75,20 @@ def view_choices(traces: Sequence[Trace]) -> tuple[str, list[str]]:
     axis = left.segmented_control(
         "x axis", ["seconds", "step"], default="seconds", required=True, key="axis", bind="query-params"
     )
-    metrics = right.pills(
+    # by hand, so that a link has them as one short list: series=reserved,allocated
+    linked = [metric for metric in st.query_params.get("series", "").split(",") if metric in there]
+    picked = right.pills(
         "Series",
         there,
         selection_mode="multi",
-        default=default,
+        default=linked or default,
         format_func=lambda metric: METRICS[metric],
-        key="series",
-        bind="query-params",
+        key=f"series of {','.join(there)}",
     )
-    return str(axis or "seconds"), [str(metric) for metric in metrics] or default
+    metrics = [str(metric) for metric in picked] or default
+    if metrics != (linked or default):
+        st.query_params["series"] = ",".join(metrics)
+    return str(axis or "seconds"), metrics
 
 
 def headline(traces: Sequence[Trace]) -> None:

@@ -119,6 +119,12 @@ def test_compare_draws_the_runs_of_the_address(home: DataHome) -> None:
     assert specs["field"].tolist() == ["wrap"]
 
 
+def test_the_series_of_a_link_are_shown_and_unknown_ones_ignored(home: DataHome) -> None:
+    make_run(home, "aaaaaa-1")
+    app = opened("pages/2_Compare.py", runs="aaaaaa-1", series="allocated,host_rss,nonsense")
+    assert app.button_group[1].value == ["allocated", "host_rss"]
+
+
 @pytest.mark.parametrize("runs", ["../../etc", "x" * 5000, ",".join(f"a-{n}" for n in range(5000)), "<script>", "%00"])
 def test_forged_links_are_only_text(home: DataHome, runs: str) -> None:
     app = opened("pages/2_Compare.py", runs=runs)
