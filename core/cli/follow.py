@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 
-from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from core.runs.cancel import cancel
 from core.runs.home import DataHome
 from core.runs.progress import progress
-from core.runs.start import ensure_supervisor
+from core.runs.start import look_after
 from core.runs.status import read_status
 
 POLL_S = 0.2
@@ -41,7 +40,6 @@ def follow(home: DataHome, labels: dict[str, str]) -> None:
                 if waiting and time.monotonic() - looked_at > LOOK_AFTER_SUPERVISOR_S:
                     # a supervisor that was killed is started again, so that the runs go on
                     looked_at = time.monotonic()
-                    with FileLock(home.submit_lock):
-                        ensure_supervisor(home)
+                    look_after(home)
             except KeyboardInterrupt:
                 cancel(home, sorted(waiting))

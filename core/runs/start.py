@@ -24,6 +24,14 @@ def supervisor_runs(home: DataHome) -> bool:
     return False
 
 
+def look_after(home: DataHome) -> None:
+    """Start a supervisor where runs wait or are under way and none works on them: it was killed, or was dying just
+    when the last run was queued. For whoever watches runs; asking again every few seconds is cheap."""
+    if any(home.queue.iterdir()):
+        with FileLock(home.submit_lock):
+            ensure_supervisor(home)
+
+
 def ensure_supervisor(home: DataHome) -> None:
     """Start a detached supervisor unless one runs. Call with the submit lock held, so that none ends meanwhile.
 

@@ -11,6 +11,7 @@ from core.runs.cancel import cancel
 from core.runs.home import DataHome
 from core.runs.progress import progress
 from core.runs.rows import columns_of
+from core.runs.start import look_after
 from core.runs.status import ENDED, read_status
 from core.spec.errors import NoSuchRun
 from core.ui.text import plain
@@ -35,6 +36,8 @@ def live_runs(home: DataHome, run_ids: Sequence[str]) -> None:
 
     @st.fragment(run_every=EVERY_S if unfinished else None)
     def rows() -> None:
+        if unfinished:
+            look_after(home)
         for run_id in run_ids:
             _row(home, run_id)
         if unfinished and _all_ended(home, run_ids):

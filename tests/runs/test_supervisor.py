@@ -14,6 +14,7 @@ import pytest
 from core.runfolder.tables import SAMPLES, read_table
 from core.runs.cancel import cancel
 from core.runs.home import DataHome
+from core.runs.start import look_after
 from core.runs.status import read_status
 from core.runs.store import Store
 from tests.runs.conftest import Acts, supervisors, wait_ended, wait_for
@@ -112,6 +113,7 @@ def test_a_killed_supervisor_is_replaced_and_its_worker_kept(home: DataHome, act
     wait_for(home, second, lambda _status: bool(starts(home, first) and starts(home, second)))
     for process in supervisors(home):
         process.send_signal(signal.SIGKILL)
+        process.wait(10)  # a signal is not a death: until then it holds the lock
     os.kill(starts(home, second)[0], signal.SIGKILL)  # one worker dies while nobody watches
     late = act("finish").run_ids[0]  # whoever comes next starts a supervisor again
     assert wait_ended(home, first).state == "finished", "adopted while it ran"
@@ -120,6 +122,17 @@ def test_a_killed_supervisor_is_replaced_and_its_worker_kept(home: DataHome, act
     assert wait_ended(home, late).state == "finished"
     assert [len(starts(home, i)) for i in (first, second, third, late)] == [1, 1, 1, 1]
     assert read_table(home.run(second).samples, SAMPLES).num_rows > 0, "what was flushed is kept"
+
+
+def test_whoever_watches_replaces_a_supervisor_that_died_unseen(home: DataHome, act: Acts) -> None:
+    (run_id,) = act("sleep:2").run_ids
+    wait_for(home, run_id, lambda _status: bool(starts(home, run_id)))
+    for process in supervisors(home):
+        process.kill()
+        process.wait(10)
+    look_after(home)
+    assert wait_ended(home, run_id).state == "finished"
+    assert len(starts(home, run_id)) == 1
 
 
 def test_a_supervisor_ends_when_its_data_folder_has_gone(home: DataHome, act: Acts) -> None:

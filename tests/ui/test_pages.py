@@ -97,7 +97,8 @@ def test_explore_refuses_with_the_reason(home: DataHome, query: dict[str, str], 
 
 
 def test_explore_submits_and_shows_the_run(home: DataHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.runs.submit.ensure_supervisor", lambda home: None)  # nobody works on this queue
+    for module in ("submit", "start"):  # nobody works on this queue
+        monkeypatch.setattr(f"core.runs.{module}.ensure_supervisor", lambda home: None)
     app = opened("pages/1_Explore.py", model="tiny-llama", device="cpu")
     next(button for button in app.button if button.label == "Run 1").click().run()
     assert not app.exception
