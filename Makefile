@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint types unit
+.PHONY: help setup app test lint types unit env-tf435
 
 help:  ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,5 +30,14 @@ lint: setup  ## ruff, and the layers of core/
 types: setup  ## mypy --strict
 	$(BIN)/mypy
 
-unit: setup  ## the tests
+env-tf435: setup .envs/tf435/.ready  ## an environment with transformers 4.35.2, as in the forum's question
+
+# --no-deps: everything else is the app's own. These three are the newest that belong together.
+.envs/tf435/.ready: Makefile
+	rm -rf .envs/tf435
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --target .envs/tf435 \
+		transformers==4.35.2 tokenizers==0.15.2 huggingface_hub==0.25.2
+	touch $@
+
+unit: setup env-tf435  ## the tests
 	$(BIN)/python -m pytest

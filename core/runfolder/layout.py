@@ -21,6 +21,7 @@ class RunFolder:
     status.json    state and processes of the run, written by the supervisor alone
     model/         config.json of the model, copied at submission
     worker.json    pid and start time of the worker, written by the supervisor when it has started it
+    holder.json    the process that keeps the rest of the card when it is to look smaller, written by that process
     phases.jsonl   one row at the start of each phase and one at its end, written by the worker
     samples.arrow  polled memory, an Arrow IPC stream written by the sampler
     sampler.json   what the sampler polled and how, written by the sampler
@@ -59,6 +60,10 @@ class RunFolder:
     @property
     def worker(self) -> Path:
         return self.root / "worker.json"
+
+    @property
+    def holder(self) -> Path:
+        return self.root / "holder.json"
 
     @property
     def phases(self) -> Path:

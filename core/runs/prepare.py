@@ -38,10 +38,14 @@ def prepare(matrix: Matrix, settings: Settings, devices: Devices | None = None, 
         key = (spec.model, spec.revision, spec.weights)
         if key not in sources:
             sources[key] = resolve(spec)
-        said = check(spec, sources[key], Machine(host_memory_bytes()), force=force)
+        said = check(spec, sources[key], Machine(host_memory_bytes(), _card_bytes(spec, devices)), force=force)
         runs.append(PreparedRun(spec, sources[key], tuple(said), label))
         warnings.extend(said)
     return Preparation(tuple(runs), matrix.varying, tuple(dict.fromkeys(warnings)))
+
+
+def _card_bytes(spec: RunSpec, devices: Devices) -> int | None:
+    return devices.find(spec.device).total_bytes if spec.device.startswith("cuda:") else None
 
 
 def _placed(spec: RunSpec, devices: Devices) -> RunSpec:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from core.runfolder.jsonio import read_json
 from core.runs.home import DataHome
+from core.runs.start import PROJECT_ROOT
 from core.spec.errors import InvalidSpec
 
 
@@ -18,21 +20,30 @@ class Environment:
     overlays: tuple[str, ...] = ()
 
 
+BUILT_HERE = {"tf435": Environment("tf435", None, (str(PROJECT_ROOT / ".envs" / "tf435"),))}
+"""Environments that a make target of this project builds (`make env-tf435`); settings.json may move them."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """`cpu_slots` runs at a time on the CPU; `environments` is the allow-list that a spec's environment names from."""
 
     cpu_slots: int = 1
-    environments: dict[str, Environment] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=lambda: dict(BUILT_HERE))
 
     def environment(self, name: str) -> Environment:
-        """Raises InvalidSpec for a name that is not on the list."""
+        """Raises InvalidSpec for a name that is not on the list, or whose folders are not there."""
         if name == "default":
             return Environment("default")
         if name not in self.environments:
             listed = ", ".join(["default", *self.environments])
             raise InvalidSpec(f"environment {name!r} is not on this machine's list ({listed}); its admin adds it there")
-        return self.environments[name]
+        environment = self.environments[name]
+        missing = [folder for folder in environment.overlays if not Path(folder).is_dir()]
+        if missing:
+            build = f"build it with `make env-{name}`" if name in BUILT_HERE else "its admin put it on the list"
+            raise InvalidSpec(f"environment {name!r} has no folder {missing[0]}; {build}")
+        return environment
 
 
 def read_settings(home: DataHome) -> Settings:
@@ -44,4 +55,4 @@ def read_settings(home: DataHome) -> Settings:
         for name, entry in listed.items()
         if isinstance(entry, dict)
     }
-    return Settings(int(document.get("cpu_slots", 1)), environments)
+    return Settings(int(document.get("cpu_slots", 1)), BUILT_HERE | environments)

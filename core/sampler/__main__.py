@@ -16,7 +16,7 @@ from core.runfolder.jsonio import read_json, write_json
 from core.runfolder.layout import RunFolder
 from core.runfolder.tables import SAMPLES, TableWriter
 from core.sampler.pacing import ticks
-from core.sampler.sampling import Sampling
+from core.sampler.sampling import Holder, Sampling
 from core.sampler.tree import ProcessTree
 
 
@@ -38,7 +38,7 @@ def main(run_dir: str, device_id: str, interval_ms: str) -> None:
 
     started_ns = time.monotonic_ns()
     with TableWriter(folder.samples, SAMPLES) as writer:
-        sampling = Sampling(meter, writer)
+        sampling = Sampling(meter, writer, holder_of(folder))
         about = {
             "pid": os.getpid(),
             "device": device_id,
@@ -58,6 +58,12 @@ def main(run_dir: str, device_id: str, interval_ms: str) -> None:
             "missing": dict(sampling.missing),
         },
     )
+
+
+def holder_of(folder: RunFolder) -> Holder | None:
+    """The process that keeps the rest of the card, which is ready before the sampler starts; None without one."""
+    said = read_json(folder.holder)
+    return Holder(int(said["pid"]), said.get("held_bytes")) if said else None
 
 
 if __name__ == "__main__":

@@ -30,6 +30,27 @@ class Sample(NamedTuple):
     host_rss: int | None
 
 
+class Holder(NamedTuple):
+    """The process that makes a card look smaller: its pid, and the bytes by which the card's use grew with it."""
+
+    pid: int
+    held_bytes: int | None
+
+
+def without_holder(reading: Reading, holder: Holder | None) -> Reading:
+    """The card as it would be without `holder`. The driver's own figure for the process comes first.
+
+    device_used is None where neither the driver nor the holder knows how much it holds.
+    """
+    if holder is None or reading.device_used is None:
+        return reading
+    processes = dict(reading.processes) if reading.processes is not None else None
+    held = processes.pop(holder.pid, None) if processes is not None else None
+    held = holder.held_bytes if held is None else held
+    used = None if held is None else max(0, reading.device_used - held)
+    return Reading(used, processes, reading.missing)
+
+
 def split_by_owner(reading: Reading, ours: set[int]) -> tuple[int | None, int | None]:
     """Bytes on the card held by `ours` and by other processes.
 
@@ -60,6 +81,7 @@ class Sampling:
 
     meter: Meter
     writer: TableWriter
+    holder: Holder | None = None
     missing: Counter[str] = field(default_factory=Counter)
     count: int = 0
     longest_gap_ns: int = 0
@@ -69,7 +91,7 @@ class Sampling:
 
     def look(self, t_ns: int, tree: ProcessTree | None) -> Sample:
         """Take one sample; `tree` is None while the worker has not started."""
-        reading = self.meter.read()
+        reading = without_holder(self.meter.read(), self.holder)
         for what, reason in reading.missing.items():
             self.missing[f"{what}: {reason}"] += 1
         rss = tree.resident_bytes(t_ns) if tree else 0

@@ -10,22 +10,25 @@ from core.spec.errors import InvalidSpec, NotAvailable
 from core.spec.model_source import ModelSource
 from core.spec.run_spec import RunSpec
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
+CONTEXT_BYTES = 527 * MIB
+"""The CUDA context of a process, measured on an H200 with driver 580.159; 300 to 1,500 MiB are reported of others."""
+
 ID_BYTES = 8
 """Token ids and the attention mask are int64."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the checks must know about the machine: the memory that a process on the CPU can get, in bytes."""
+    """What the checks must know: the memory that a process on the CPU can get, and the size of the run's card where it
+    has one that says it; both in bytes."""
 
     host_memory_bytes: int
+    card_bytes: int | None = None
 
 
 NOT_YET: tuple[tuple[Callable[[RunSpec], bool], str], ...] = (
-    (lambda s: s.engine == "deepspeed", "engine=deepspeed is not available yet; use engine=transformers"),
     (lambda s: s.device.startswith("sim:"), "simulated cards are not available yet; use --device cpu or a GPU"),
-    (lambda s: s.capacity_mib is not None, "capacity_mib is not available yet; leave it out"),
 )
 """Fields whose engine comes later: refused by name, never ignored."""
 
@@ -40,6 +43,10 @@ def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = Fa
             raise NotAvailable(message)
     if spec.attn_implementation == "flash_attention_2" and spec.device == "cpu":
         raise InvalidSpec("attn_implementation=flash_attention_2 has no CPU kernels; use sdpa or eager")
+    if spec.engine == "deepspeed":
+        _deepspeed(spec)
+    if spec.capacity_mib is not None:
+        _capacity(spec, machine)
     warnings = []
     if spec.job == "generate" and spec.grad_mode == "grad":
         warnings.append(
@@ -51,6 +58,31 @@ def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = Fa
         if spec.device == "cpu" and not force:
             _fits_the_machine(spec, source, architecture, machine)
     return warnings
+
+
+def _deepspeed(spec: RunSpec) -> None:
+    if spec.kernel_inject and spec.device == "cpu":
+        raise InvalidSpec(
+            "kernel_inject=true needs a GPU: DeepSpeed has no such op for the CPU; set kernel_inject=false"
+        )
+    if spec.tp_size > 1:
+        raise NotAvailable(f"tp_size={spec.tp_size} needs as many GPUs, and a run has one; set tp_size=1")
+    if spec.num_beams > 1:
+        raise InvalidSpec(f"num_beams={spec.num_beams}: DeepSpeed generates with num_beams=1 only; set it to 1")
+
+
+def _capacity(spec: RunSpec, machine: Machine) -> None:
+    capacity = (spec.capacity_mib or 0) * MIB
+    if machine.card_bytes is not None and capacity > machine.card_bytes:
+        raise InvalidSpec(
+            f"capacity_mib={spec.capacity_mib} is more than the card's {machine.card_bytes // MIB} MiB; a card can be "
+            "made to look smaller, not larger"
+        )
+    if capacity <= CONTEXT_BYTES:
+        raise InvalidSpec(
+            f"capacity_mib={spec.capacity_mib} leaves nothing: the CUDA context alone takes about "
+            f"{CONTEXT_BYTES // MIB} MiB (measured on an H200)"
+        )
 
 
 def _positions(spec: RunSpec, architecture: Architecture) -> list[str]:

@@ -23,5 +23,9 @@ class NoSuchRun(VramscopeError):
     """No run or experiment has this id in the data folder."""
 
 
+class JobFailed(VramscopeError):
+    """A run cannot go on, for a reason outside its job."""
+
+
 class DataFolderError(VramscopeError):
     """The data folder cannot be read or written."""

@@ -34,7 +34,6 @@ def read_trace(folder: RunFolder) -> Trace:
     series = _sampled(read_table(folder.samples, SAMPLES), polled)
     series |= pool_series(read_table(folder.events, EVENTS), rows, "simulated" if simulated else "exact")
     label = read_json(folder.label) or {}
-    capacity_mib = spec.get("capacity_mib")
     return Trace(
         run_id=folder.run_id,
         label=str(label.get("title") or document.get("label") or spec.get("model")),
@@ -45,12 +44,19 @@ def read_trace(folder: RunFolder) -> Trace:
         result=result,
         sampler=read_json(folder.sampler) or {},
         t0_ns=status.t0_ns or _first_time(series, phases),
-        capacity_bytes=int(capacity_mib) * MIB if capacity_mib else status.device.get("total_bytes"),
+        capacity_bytes=_capacity(spec, status.device),
         phases=phases,
         series=series,
         peaks=_peaks(series, asdict(status.peak)),
         incomplete=status.trace_incomplete,
     )
+
+
+def _capacity(spec: Mapping[str, Any], device: Mapping[str, Any]) -> int | None:
+    """What device used can reach. capacity_mib is what was free before the run, so what was used then comes on top."""
+    if spec.get("capacity_mib"):
+        return int(spec["capacity_mib"]) * MIB + int(device.get("baseline_used") or 0)
+    return device.get("total_bytes")
 
 
 def _phase(row: Mapping[str, Any]) -> Phase:

@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.worker.banner import read_banner
 from core.worker.device import Device
 from core.worker.errors import Refused
@@ -42,7 +44,7 @@ class DeepSpeedEngine:
         self._device = device
         self._warnings = warnings
         self._engine: Any = None
-        self._facts: dict[str, Any] = {"effective_dtype": None, "layers_replaced": None, "op": None}
+        self._facts: dict[str, Any] = {"effective_dtype": None, "layers_replaced": None, "op": None, "workspace": None}
 
     def build(self, recorder: PhaseRecorder) -> None:
         """Build the op in a phase of its own, where kernels are injected on a card."""
@@ -68,7 +70,9 @@ class DeepSpeedEngine:
             "effective_dtype": effective_dtype(module),
             "layers_replaced": replaced,
             "op": self._op(),
+            "workspace": None,
         }
+        self._watch_workspace()
         if self._spec["kernel_inject"] and not replaced:
             self._warnings.append(
                 f"DeepSpeed's kernel injection does not cover {type(model).__name__}: 0 layers were replaced"
@@ -82,8 +86,6 @@ class DeepSpeedEngine:
             reset()
 
     def report(self, stdout_log: Path) -> dict[str, Any] | None:
-        if self._engine is not None:
-            self._facts["op"] = self._op()
         return {**self._facts, "banner": read_banner(stdout_log)}
 
     def release(self) -> None:
@@ -92,6 +94,24 @@ class DeepSpeedEngine:
         workspace = _transformer_class().workspace if engine is not None else None
         if workspace is not None:
             engine.destroy()
+
+    def _watch_workspace(self) -> None:
+        """Note what the card had free before the workspace was taken, and by how much that fell: the workspace itself,
+        which neither PyTorch nor a poll can tell from the libraries that load in the same forward pass."""
+        workspace = _transformer_class().workspace
+        if workspace is None or self._device.type != "cuda":
+            return
+        take = workspace.allocate_workspace_func
+
+        def watched(*args: Any) -> Any:
+            free, _ = torch.cuda.mem_get_info()
+            try:
+                return take(*args)
+            finally:
+                taken = free - torch.cuda.mem_get_info()[0]
+                self._facts["workspace"] = {"free_bytes": free, "taken_bytes": taken}
+
+        workspace.allocate_workspace_func = watched
 
     def _op(self) -> str:
         """`compiled`, `python fallback` or `none`: whose workspace this is, which have different sizes."""

@@ -49,9 +49,7 @@ def test_generate_with_gradients_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"engine": "deepspeed"}, "engine=deepspeed is not available yet; use engine=transformers"),
         ({"device": "sim:rtx-a6000"}, "simulated cards are not available yet; use --device cpu or a GPU"),
-        ({"device": "cuda:0", "capacity_mib": 48_676}, "capacity_mib is not available yet; leave it out"),
     ],
 )
 def test_what_is_not_available_yet_says_so(fields: dict[str, Any], message: str) -> None:
@@ -108,3 +106,26 @@ def test_least_bytes_of_an_unknown_family_needs_its_files() -> None:
     assert least(config) is None
     per_token = 2 * 4 * 4 * 32 * 2
     assert least(config, parameters=1000) == 2000 + 320 + 2 * 14 * per_token
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kernel_inject": True}, "kernel_inject=true needs a GPU"),
+        ({"tp_size": 2}, "tp_size=2 needs as many GPUs"),
+        ({"num_beams": 2}, "DeepSpeed generates with num_beams=1 only"),
+    ],
+)
+def test_what_deepspeed_cannot_do_is_refused(fields: dict[str, Any], message: str) -> None:
+    assert checked(engine="deepspeed") == []
+    with pytest.raises((InvalidSpec, NotAvailable), match=message):
+        checked(engine="deepspeed", **fields)
+
+
+def test_a_card_can_only_be_made_smaller() -> None:
+    card = Machine(2**60, 48 * GIB)
+    assert checked(card, device="cuda:0", capacity_mib=48 * 1024) == []
+    with pytest.raises(InvalidSpec, match="capacity_mib=49153 is more than the card's 49152 MiB"):
+        checked(card, device="cuda:0", capacity_mib=48 * 1024 + 1)
+    with pytest.raises(InvalidSpec, match="capacity_mib=500 leaves nothing: the CUDA context alone"):
+        checked(card, device="cuda:0", capacity_mib=500)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from core.runfolder.layout import RunFolder
-from tests.worker.running import PARAMETERS, TINY, Ran, environment, make_folder, read, start
+from tests.worker.running import PARAMETERS, ROOT, TINY, Ran, environment, make_folder, read, start
 
 pytestmark = pytest.mark.xdist_group("worker")
 
@@ -197,7 +197,13 @@ def test_deepspeed_without_injection(runs: dict[str, Ran]) -> None:
     result = runs["deepspeed"].result
     assert result["outcome"] == "finished", result["error"]
     assert result["output_shape"] == [2, 48]
-    assert result["deepspeed"] == {"effective_dtype": "fp32", "layers_replaced": 0, "op": "none", "banner": None}
+    assert result["deepspeed"] == {
+        "effective_dtype": "fp32",
+        "layers_replaced": 0,
+        "op": "none",
+        "workspace": None,
+        "banner": None,
+    }
 
 
 def test_a_terminated_worker_leaves_the_rows_it_wrote(tmp_path: Path) -> None:
@@ -214,10 +220,14 @@ def test_a_terminated_worker_leaves_the_rows_it_wrote(tmp_path: Path) -> None:
     assert not folder.result.exists()
 
 
-@pytest.fixture(params=os.environ.get("VRAMSCOPE_TEST_OVERLAYS", "").split(os.pathsep))
+TF435 = ROOT / ".envs" / "tf435"
+OVERLAYS = [str(TF435), *filter(None, os.environ.get("VRAMSCOPE_TEST_OVERLAYS", "").split(os.pathsep))]
+
+
+@pytest.fixture(params=OVERLAYS)
 def old_stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ran]:
-    if not request.param:
-        pytest.skip("VRAMSCOPE_TEST_OVERLAYS names no folder with an older transformers")
+    if not Path(request.param).is_dir():
+        pytest.skip(f"{request.param} is not there; `make env-tf435` builds it")
     folder: RunFolder = make_folder(tmp_path / "old", wrap="ddp")
     worker = start(folder, environment(str(request.param)))
     try:

@@ -29,6 +29,7 @@ class Job:
     spec: dict[str, Any]
     worker: subprocess.Popen[bytes] | None = None  # None: adopted, so its exit code cannot be known
     sampler: subprocess.Popen[bytes] | None = None
+    holder: subprocess.Popen[bytes] | None = None
     pid: int | None = None
     create_time: float | None = None
     ending: tuple[State, Failure] | None = None  # why it is being ended, when it does not end by itself

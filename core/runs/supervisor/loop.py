@@ -21,10 +21,11 @@ from core.runs.settings import read_settings
 from core.runs.status import Failure, RunStatus, read_status, write_status
 from core.runs.store import Store
 from core.runs.supervisor.finish import finish
+from core.runs.supervisor.holding import end_holder, holder_ready
 from core.runs.supervisor.job import Job, adopted
 from core.runs.supervisor.leases import Leases
-from core.runs.supervisor.processes import end_tree, start_sampler, start_worker, worker_environment
-from core.spec.errors import VramscopeError
+from core.runs.supervisor.processes import end_tree, start_holder, start_sampler, start_worker, worker_environment
+from core.spec.errors import JobFailed, VramscopeError
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Supervisor:
         self.settings = read_settings(home)
         self.store = Store(home)
         self.leases = Leases(self.settings.cpu_slots)
+        self.held_back: dict[str, Job] = {}  # they wait for their card to be made smaller
         self.jobs: dict[str, Job] = {}
         self.finishing: dict[str, tuple[Job, Future[RunStatus]]] = {}
         self.pool = ThreadPoolExecutor(2)
@@ -69,9 +71,10 @@ class Supervisor:
             self._end_everything()
             return False
         self._start_queued()
+        self._launch_held_back()
         self._watch()
         self._complete()
-        if self.jobs or self.finishing or self._tickets():
+        if self.held_back or self.jobs or self.finishing or self._tickets():
             self.busy_at = time.monotonic()
         return time.monotonic() - self.busy_at < self.idle_s or not self._may_end()
 
@@ -92,7 +95,7 @@ class Supervisor:
     def _start_queued(self) -> None:
         for ticket in self._tickets():
             folder = self._folder(ticket)
-            if folder.run_id in self.jobs or folder.run_id in self.finishing:
+            if any(folder.run_id in under_way for under_way in (self.held_back, self.jobs, self.finishing)):
                 continue
             status, document = read_status(folder), read_json(folder.spec)
             if status is None or document is None or status.ended:
@@ -122,29 +125,54 @@ class Supervisor:
                 },
             )
             self._record(folder, job.status)
-            environment = self.settings.environment(job.spec["environment"])
-            job.sampler = start_sampler(folder, job.device, job.spec["record_interval_ms"])
-            job.worker = start_worker(
-                folder,
-                environment.interpreter or sys.executable,
-                worker_environment(job.spec, folder.run_id, environment.overlays),
-            )
-            job.pid = job.worker.pid
-            job.create_time = psutil.Process(job.pid).create_time()
-            write_json(
-                folder.worker, {"pid": job.pid, "create_time": job.create_time, "started_ns": time.monotonic_ns()}
-            )
-            job.status = replace(job.status, state="running", sampler_pid=job.sampler.pid)
-            self._record(folder, job.status)
-            self.jobs[folder.run_id] = job
+            if device.kind == "cuda" and job.spec["capacity_mib"] is not None:
+                folder.holder.unlink(missing_ok=True)  # of a supervisor before this one
+                job.holder = start_holder(folder, job.device, int(job.spec["capacity_mib"]))
+                self.held_back[folder.run_id] = job
+            else:
+                self._launch(job)
         except (VramscopeError, OSError, psutil.Error) as error:
-            logger.exception("starting %s", folder.run_id)
-            if job.sampler:
-                job.sampler.kill()
-            self.leases.free(job.device)
-            self._end(
-                folder, replace(job.status, state="failed", error=Failure("start", f"the run could not start: {error}"))
-            )
+            self._could_not_start(job, error)
+
+    def _launch_held_back(self) -> None:
+        """Start the worker of each run whose card is small enough by now."""
+        for run_id, job in list(self.held_back.items()):
+            try:
+                if job.folder.cancel.exists():
+                    raise JobFailed("it was cancelled while its card was made smaller")
+                if holder_ready(job.folder, job.holder, job.status.t0_ns):
+                    del self.held_back[run_id]
+                    self._launch(job)
+            except (VramscopeError, OSError, psutil.Error) as error:
+                self.held_back.pop(run_id, None)
+                self._could_not_start(job, error)
+
+    def _launch(self, job: Job) -> None:
+        """Sampler first, so that its baseline is the card without the worker. Raises what starting a process raises."""
+        folder = job.folder
+        environment = self.settings.environment(job.spec["environment"])
+        job.sampler = start_sampler(folder, job.device, job.spec["record_interval_ms"])
+        job.worker = start_worker(
+            folder,
+            environment.interpreter or sys.executable,
+            worker_environment(job.spec, folder.run_id, environment.overlays),
+        )
+        job.pid = job.worker.pid
+        job.create_time = psutil.Process(job.pid).create_time()
+        write_json(folder.worker, {"pid": job.pid, "create_time": job.create_time, "started_ns": time.monotonic_ns()})
+        job.status = replace(job.status, state="running", sampler_pid=job.sampler.pid)
+        self._record(folder, job.status)
+        self.jobs[folder.run_id] = job
+
+    def _could_not_start(self, job: Job, error: Exception) -> None:
+        logger.warning("starting %s: %s", job.folder.run_id, error)
+        if job.sampler:
+            job.sampler.kill()
+        end_holder(job.folder, job.holder)
+        self.leases.free(job.device)
+        cancelled = job.folder.cancel.exists()
+        failure = Failure("cancelled" if cancelled else "start", f"the run could not start: {error}")
+        self._end(job.folder, replace(job.status, state="cancelled" if cancelled else "failed", error=failure))
 
     # ---- watching ----------------------------------------------------------------------------------------------
 
@@ -153,7 +181,7 @@ class Supervisor:
             if not job.gone():
                 job.watch()
                 continue
-            if not job.sampler_gone():
+            if not job.sampler_gone() or not end_holder(job.folder, job.holder):
                 continue
             state, failure = job.verdict()
             final = replace(job.status, state=state, error=failure, ended_at=time.time())
@@ -185,6 +213,8 @@ class Supervisor:
             logger.exception("the index does not take %s; reindex brings it back", folder.run_id)
 
     def _end_everything(self) -> None:
+        for job in self.held_back.values():
+            end_holder(job.folder, job.holder)
         for job in self.jobs.values():
             job.ending = job.ending or ("cancelled", Failure("cancelled", "the data folder was removed"))
             end_tree(job.pid, job.status.run_id, hard=True)

@@ -74,6 +74,24 @@ def start_sampler(folder: RunFolder, device_id: str, interval_ms: float) -> subp
         )
 
 
+def start_holder(folder: RunFolder, device_id: str, capacity_mib: int) -> subprocess.Popen[bytes]:
+    """The process that makes the run's card look smaller. It ends with the worker; see core.holder."""
+    environment = overlay_path(()) | {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": device_id.removeprefix("cuda:"),
+    }
+    with folder.sampler_log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "core.holder", str(folder.root), device_id, str(capacity_mib)],
+            cwd=PROJECT_ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
 def same_process(pid: int | None, create_time: float | None) -> psutil.Process | None:
     """The live process with this pid, unless the pid was given to another one since. A zombie is not alive."""
     if not pid:
