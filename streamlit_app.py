@@ -4,6 +4,7 @@ import streamlit as st
 
 from core.ui.devices import device_lines
 from core.ui.experiments import experiments_table
+from core.ui.gallery import gallery_cards
 from core.ui.page import data_home, data_store, page
 from core.ui.progress import live_runs
 from core.ui.runs_table import runs_table
@@ -28,6 +29,8 @@ if queue:
     live_runs(home, [row.run_id for row in queue[:8]])
     if len(queue) > 8:
         st.caption(f"and {len(queue) - 8} more waiting")
+
+gallery_cards()
 
 st.subheader("Latest on this machine", divider="gray")
 if latest:

@@ -123,7 +123,9 @@ def _events(folder: RunFolder, t0: int, steps: int) -> None:
     sizes = [(t0 + 150 * MS, WEIGHTS)] + [(t0 + (250 + 100 * step) * MS, STEP) for step in range(steps)]
     for number, (t_ns, size) in enumerate(sizes):
         for action, bytes_ in (("segment_alloc", reserved(size)), ("alloc", size)):
-            for name, value in zip(EVENTS.names, (t_ns, 0.0, action, number << 30, bytes_, 0, None, None), strict=True):
+            for name, value in zip(
+                EVENTS.names, (t_ns, 0.0, action, number << 30, bytes_, 0, None, None, None), strict=True
+            ):
                 rows[name].append(value)
     with TableWriter(folder.events, EVENTS) as writer:
         writer.write(rows)

@@ -105,6 +105,7 @@ class NvmlMeter:
         self._listed: dict[int, int | None] | None = None
         self._listed_ns = 0
         self._unsettled = 0
+        self._unowned = 0  # bytes in use that belong to no process, when they were last known for sure
         self._library = nvml.library
         self._handle = handle
         self._driver = nvml.driver_version()
@@ -133,13 +134,29 @@ class NvmlMeter:
             self._unsettled = LISTS_AFTER_CHANGE
         if self._unsettled:
             self._unsettled -= 1
-            for _ in range(TRIES):
-                self._listed = self._try("processes", self._processes, missing)
-                before, used = used, self._try("device_used", lambda: int(self._memory().used), missing)
-                if used == before:
-                    break
+            used = self._with_list(used, missing)
             self._used, self._listed_ns = used, now
         return Reading(used, self._listed, missing)
+
+    def _with_list(self, used: int | None, missing: dict[str, str]) -> int | None:
+        """Ask for the list of processes, and say what was in use at the same moment.
+
+        Where the memory in use keeps changing, the list's moment lies between two readings of it, and so does what was
+        in use then: as far as they allow, it is what the processes held and what belongs to none of them.
+        """
+        before = used
+        for _ in range(TRIES):
+            self._listed = self._try("processes", self._processes, missing)
+            before, used = used, self._try("device_used", lambda: int(self._memory().used), missing)
+            if used == before:
+                break
+        sizes = list((self._listed or {}).values())
+        if used is None or before is None or not sizes or None in sizes:
+            return used
+        held = sum(size for size in sizes if size is not None)
+        if used == before:
+            self._unowned = used - held
+        return min(max(held + self._unowned, min(before, used)), max(before, used))
 
     def condition(self) -> Condition:
         missing: dict[str, str] = {}

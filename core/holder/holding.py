@@ -29,8 +29,8 @@ def hold(card: Card, leave_free: int) -> int:
     free, total = card.memory()
     if free < leave_free:
         raise DriverError(
-            f"capacity_mib={leave_free // MIB} cannot be had: of the card's {total // MIB} MiB only {free // MIB} MiB are "
-            "free beside a second CUDA context, so another process holds the rest; wait for it, or ask for less"
+            f"capacity_mib={leave_free // MIB} cannot be had: of the card's {total // MIB} MiB only {free // MIB} MiB "
+            "are free beside a second CUDA context, so another process holds the rest; wait for it, or ask for less"
         )
     for _ in range(TRIES):  # one is enough, unless somebody else takes or frees meanwhile
         size = -(-(free - leave_free) // GRANULE) * GRANULE

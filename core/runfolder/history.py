@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from core.runfolder.jsonio import read_json, read_json_lines
 from core.runfolder.layout import RunFolder
+from core.runfolder.modules import module_at
 from core.runfolder.steps import step_at
 from core.runfolder.tables import EVENTS, TableWriter
 
@@ -33,7 +34,7 @@ ACTIONS = {
 """
 
 OUTSIDE = ("/torch/", "/transformers/utils/", "/core/worker/", "<string>", "<frozen")
-"""Files whose frames say nothing about which tensor was wanted."""
+"""Parts of the paths of files whose frames say nothing about which tensor was wanted; see `is_outside`."""
 
 FRAMES = 3
 
@@ -57,20 +58,34 @@ def load_snapshot(path: Path) -> dict[str, Any]:
     return snapshot
 
 
+def is_outside(file: str) -> bool:
+    """Whether a file is one of torch's, of this project's or of transformers' own machinery.
+
+    Only what comes after site-packages counts: an installation may lie in a folder that is called torch.
+    """
+    inside = "/" + file.rpartition("-packages/")[2]
+    return any(part in inside for part in OUTSIDE)
+
+
 def origin_of(frames: list[dict[str, Any]]) -> str | None:
     """`Llama.forward (modeling_llama.py:312) < …`: the innermost frames that say which tensor was wanted."""
     said = []
     for frame in frames:
         file = str(frame.get("filename", ""))
-        if not any(part in file for part in OUTSIDE) and file.endswith(".py"):
+        if file.endswith(".py") and not is_outside(file):
             said.append(f"{frame.get('name')} ({Path(file).name}:{frame.get('line')})")
             if len(said) == FRAMES:
                 break
     return " < ".join(said) or None
 
 
-def events_table(trace: list[dict[str, Any]], clock: dict[str, list[int]], phases: list[dict[str, Any]]) -> pa.Table:
-    """The events of one device in order.
+def events_table(
+    trace: list[dict[str, Any]],
+    clock: dict[str, list[int]],
+    phases: list[dict[str, Any]],
+    marks: dict[str, Any] | None = None,
+) -> pa.Table:
+    """The events of one device in order. `marks` are the module marks, where they were recorded.
 
     `clock` maps "start" and "end" to pairs (monotonic ns, wall ns): torch stamps events in wall-clock microseconds,
     which are mapped onto the monotonic clock by the line through the two pairs.
@@ -98,6 +113,7 @@ def events_table(trace: list[dict[str, Any]], clock: dict[str, list[int]], phase
             "stream": pa.array([entry.get("stream") for entry in kept], pa.uint64()),
             "category": pa.nulls(len(kept), pa.string()).dictionary_encode(),
             "origin": pa.array(origins, pa.string()).dictionary_encode(),
+            "module": pa.array(module_at(marks or {}, t_ns), pa.string()).dictionary_encode(),
         }
     )
 
@@ -122,7 +138,7 @@ def write_events(folder: RunFolder) -> int:
     if not isinstance(clock, dict) or {"start", "end"} - set(clock):
         raise ValueError("the result has no clock readings to place the events by")
     trace: list[dict[str, Any]] = max(snapshot["device_traces"], key=len, default=[])
-    table = events_table(trace, clock, read_json_lines(folder.phases))
+    table = events_table(trace, clock, read_json_lines(folder.phases), read_json(folder.modules))
     temporary = folder.events.with_name(f".{folder.events.name}.tmp")
     try:
         with TableWriter(temporary, EVENTS) as writer:

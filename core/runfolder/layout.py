@@ -31,6 +31,7 @@ class RunFolder:
     modules.json   when which module was entered and left, written by the worker when asked to
     events.arrow   the same as a table, written by the supervisor when the run has ended
     label.json     title and note, written by whoever edits them
+    recorded.json  card, driver, versions and date of a run that was packed to be kept or sent
     cancel         present when somebody asked for the run to be cancelled
     """
 
@@ -112,6 +113,10 @@ class RunFolder:
     @property
     def label(self) -> Path:
         return self.root / "label.json"
+
+    @property
+    def recorded(self) -> Path:
+        return self.root / "recorded.json"
 
     @property
     def cancel(self) -> Path:

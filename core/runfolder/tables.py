@@ -38,6 +38,7 @@ EVENTS = pa.schema(
         ("stream", pa.uint64()),
         ("category", pa.dictionary(pa.int16(), pa.string())),
         ("origin", pa.dictionary(pa.int32(), pa.string())),  # op and frame, where stacks were recorded
+        ("module", pa.dictionary(pa.int32(), pa.string())),  # innermost module at work, where marks were recorded
     ],
     metadata=_METADATA,
 )
@@ -46,9 +47,10 @@ EVENTS = pa.schema(
 class TableWriter:
     """Writes record batches to an Arrow IPC stream, each one readable as soon as it is written."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, compression: str | None = None) -> None:
+        """`compression` (`zstd`) is for what is sent or kept, not for what is being recorded."""
         self._file = path.open("wb")
-        self._stream = pa.ipc.new_stream(self._file, schema)
+        self._stream = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(compression=compression))
         self._schema = schema
 
     def write(self, columns: dict[str, list[Any]]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import platformdirs
 
 from core.runfolder.layout import RunFolder
-from core.spec.errors import DataFolderError, NoSuchRun
+from core.runs.gallery import gallery_run
+from core.spec.errors import DataFolderError, InvalidSpec, NoSuchRun
 
 HOME_VARIABLE = "VRAMSCOPE_HOME"
 
@@ -57,12 +58,21 @@ class DataHome:
         return self.root / "settings.json"
 
     def run(self, run_id: str) -> RunFolder:
-        """Raises NoSuchRun for an id that is not one, or that no run has."""
-        if not is_run_id(run_id) or not (self.runs / run_id).is_dir():
-            raise NoSuchRun(
-                f"there is no run {run_id[:40]!r} in {self.root}; `python -m core ls` lists those there are"
-            )
-        return RunFolder(self.runs / run_id)
+        """A run of this folder, or one of the gallery. Raises NoSuchRun for an id that is not one, or that none has."""
+        if is_run_id(run_id):
+            if (self.runs / run_id).is_dir():
+                return RunFolder(self.runs / run_id)
+            recorded = gallery_run(run_id)
+            if recorded is not None:
+                return recorded
+        raise NoSuchRun(f"there is no run {run_id[:40]!r} in {self.root}; `python -m core ls` lists those there are")
+
+    def own_run(self, run_id: str) -> RunFolder:
+        """A run that may be changed. Raises NoSuchRun, and InvalidSpec for one of the gallery."""
+        folder = self.run(run_id)
+        if folder.root.parent != self.runs:
+            raise InvalidSpec(f"run {run_id} is one of the recorded ones that come with the app; it cannot be changed")
+        return folder
 
 
 def is_run_id(text: str) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from core.runfolder.jsonio import read_json, write_json
 from core.runfolder.layout import RunFolder
+from core.runs.gallery import recordings
 from core.runs.home import DataHome, is_run_id
 from core.runs.index import experiments, open_index, runs
 from core.runs.rows import ExperimentRow, RunRow, columns_of, row_of
@@ -85,6 +86,7 @@ class Store:
                 ids.append(self.home.run(name).run_id)
                 continue
             members = [row.run_id for row in self.list_runs(experiment=name)]
+            members = members or [i for one in recordings() if one.experiment_id == name for i in one.run_ids]
             if not members:
                 raise NoSuchRun(
                     f"there is no run or experiment {name[:40]!r}; `python -m core ls` lists those there are"
@@ -138,7 +140,7 @@ class Store:
 
     def rename(self, run_id: str, title: str | None = None, note: str | None = None) -> None:
         """Set a run's title, its note, or both. Raises NoSuchRun."""
-        folder = self.home.run(run_id)
+        folder = self.home.own_run(run_id)
         label = read_json(folder.label) or {"title": "", "note": ""}
         write_json(
             folder.label,
@@ -163,7 +165,7 @@ class Store:
 
         Raises NoSuchRun, and InvalidSpec for a run that has not ended: it has to be cancelled first.
         """
-        folders = [self.home.run(run_id) for run_id in run_ids]
+        folders = [self.home.own_run(run_id) for run_id in run_ids]
         for folder in folders:
             status = read_status(folder)
             if status and not status.ended:

@@ -38,15 +38,16 @@ class Holder(NamedTuple):
 
 
 def without_holder(reading: Reading, holder: Holder | None) -> Reading:
-    """The card as it would be without `holder`. The driver's own figure for the process comes first.
+    """The card as it would be without `holder`.
 
-    device_used is None where neither the driver nor the holder knows how much it holds.
+    What the card's use grew by comes first: the driver's figure for a process leaves out some 9 MiB (H200) that go and
+    come with it. device_used is None where neither is known.
     """
     if holder is None or reading.device_used is None:
         return reading
     processes = dict(reading.processes) if reading.processes is not None else None
     held = processes.pop(holder.pid, None) if processes is not None else None
-    held = holder.held_bytes if held is None else held
+    held = held if holder.held_bytes is None else holder.held_bytes
     used = None if held is None else max(0, reading.device_used - held)
     return Reading(used, processes, reading.missing)
 
@@ -98,7 +99,11 @@ class Sampling:
         if self.meter.device.kind == "cpu":
             sample = Sample(t_ns, reading.device_used, rss, None, rss)
         else:
-            sample = Sample(t_ns, reading.device_used, *split_by_owner(reading, tree.pids if tree else set()), rss)
+            process, others = split_by_owner(reading, tree.pids if tree else set())
+            if process and tree and not tree.alive():
+                # the driver's list still names a process that has ended for 100 ms after its memory has come back
+                process = max(0, min(process, (reading.device_used or 0) - (others or 0)))
+            sample = Sample(t_ns, reading.device_used, process, others, rss)
         self._keep(sample)
         return sample
 

@@ -10,7 +10,9 @@ import streamlit as st
 from core.export.csv import write_csv
 from core.plots.tables import differences_table, peaks_table, subtitle_of, title_of
 from core.plots.timeline import timeline
+from core.runs.gallery import recorded_label, recordings
 from core.runs.home import DataHome
+from core.runs.rows import RunRow
 from core.runs.store import Store
 from core.spec.errors import NoSuchRun
 from core.trace.read import read_trace
@@ -34,7 +36,8 @@ def chosen_runs(home: DataHome, store: Store) -> list[Trace]:
             missing.append(name)
     if missing:
         st.warning(f"Not here any more, or never: {', '.join(plain(name) for name in missing)}")
-    options = list(dict.fromkeys([*present, *known]))
+    recorded = [run_id for recording in recordings() for run_id in recording.run_ids]
+    options = list(dict.fromkeys([*present, *known, *recorded]))
     picked = st.multiselect(
         "Runs",
         options,
@@ -51,8 +54,8 @@ def chosen_runs(home: DataHome, store: Store) -> list[Trace]:
     return _traces(home, picked)
 
 
-def _option(run_id: str, row: object) -> str:
-    label = getattr(row, "title", "") or getattr(row, "label", "") or getattr(row, "model", "")
+def _option(run_id: str, row: RunRow | None) -> str:
+    label = (row.title or row.label or row.model) if row else recorded_label(run_id)
     return f"{run_id} · {label}"[:80] if label else run_id
 
 

@@ -55,7 +55,7 @@ def build_model(
             how["device_map"] = {"": device.name}
         with _built_on(device, placement):
             model = AutoModelForCausalLM.from_pretrained(where["name"], **how)
-    if placement == "host":
+    if placement == "host" and spec["engine"] == "transformers":  # DeepSpeed moves a model from the host itself
         model = model.to(device.name)
     model.eval()
     model.generation_config = same_work(model.config)

@@ -93,6 +93,47 @@ def test_processes_are_listed_again_when_the_memory_changes_or_a_second_has_pass
     assert meter.read().processes == {2: 6}
 
 
+class Draining(FakeCard):
+    """A card whose one process gives back 100 bytes at every call; 7 bytes belong to nobody."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.left = 10_000
+        super().__init__(A)
+
+    def _now(self) -> int:
+        self.left -= 100 * self.draining
+        return self.left
+
+    @property
+    def used(self) -> int:
+        return self._now() + 7
+
+    @used.setter
+    def used(self, value: int) -> None:
+        pass
+
+    @property
+    def processes(self) -> dict[int, int | None]:
+        return {1: self._now()}
+
+    @processes.setter
+    def processes(self, value: dict[int, int | None]) -> None:
+        pass
+
+
+def test_the_two_figures_of_a_reading_belong_to_one_moment() -> None:
+    card = Draining()
+    nvml = session(FakeNvml(card))
+    meter = NvmlMeter(nvml, list_devices(nvml).cuda[0], card)
+    assert meter.read().device_used == 10_007
+    card.draining = True
+    for _ in range(3):
+        reading = meter.read()
+        assert reading.processes
+        assert reading.device_used == (reading.processes[1] or 0) + 7
+
+
 def test_memory_info_version_is_recorded() -> None:
     fake = FakeNvml(FakeCard(A, used=5, reserved=100))
     device = list_devices(session(fake)).cuda[0]

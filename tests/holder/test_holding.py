@@ -141,7 +141,8 @@ def test_the_holder_of_a_former_supervisor_is_ended_and_nobody_else(tmp_path: Pa
 def test_the_sampler_leaves_the_holder_out() -> None:
     reading = Reading(100, {1: 60, 2: 30})
     assert without_holder(reading, None) == reading
-    assert without_holder(reading, Holder(1, 59)) == Reading(40, {2: 30}), "the driver's figure comes first"
+    assert without_holder(reading, Holder(1, 61)) == Reading(39, {2: 30}), "what the card grew by comes first"
+    assert without_holder(reading, Holder(1, None)) == Reading(40, {2: 30})
     assert without_holder(Reading(100, {1: None, 2: 30}), Holder(1, 59)) == Reading(41, {2: 30})
     assert without_holder(Reading(100, None), Holder(1, 59)) == Reading(41, None)
     assert without_holder(Reading(100, None), Holder(1, None)).device_used is None

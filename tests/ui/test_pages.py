@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.runs.gallery import recordings
 from core.runs.home import DataHome, open_home
 from core.runs.store import Store
 from core.ui.text import plain
@@ -149,3 +150,18 @@ def test_runs_filters_deletes_and_undoes(home: DataHome) -> None:
 
 def test_text_of_a_user_is_not_read_as_markdown() -> None:
     assert plain("**x** [a](javascript:1) $y$ :red[z]") == (r"\*\*x\*\* \[a\]\(javascript\:1\) \$y\$ \:red\[z\]")
+
+
+def test_home_shows_the_recorded_experiments(home: DataHome) -> None:
+    app = opened("streamlit_app.py")
+    titles = [markdown.value for markdown in app.markdown]
+    for recording in recordings():
+        assert f"**{plain(recording.title)}**" in titles
+    assert len(app.get("plotly_chart")) == len(recordings())
+
+
+def test_a_recorded_experiment_opens_in_compare_with_no_run_made(home: DataHome) -> None:
+    first = recordings()[0]
+    app = opened("pages/2_Compare.py", runs=",".join(first.run_ids))
+    assert not app.warning
+    assert app.dataframe[0].value["run"].tolist() == list(first.run_ids)
