@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from core.cli import devices, export, inspect, manage, run, serve
+from core.cli import devices, explain, export, inspect, manage, run, serve
 from core.spec.errors import VramscopeError
 
 BAD_INPUT = 2
@@ -25,6 +25,7 @@ app.command("doctor")(devices.doctor)
 app.command("ls")(inspect.ls)
 app.command("show")(inspect.show)
 app.command("compare")(inspect.compare)
+app.command("explain")(explain.explain)
 app.command("export")(export.export)
 app.command("cancel")(manage.cancel_runs)
 app.command("reindex")(manage.reindex)

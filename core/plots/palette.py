@@ -36,3 +36,36 @@ FAINT = "rgba(127,127,127,0.75)"
 def run_colour(position: int) -> str:
     """The colour of the run at `position` in a comparison."""
     return RUNS[position % len(RUNS)]
+
+
+CATEGORIES = {
+    "weights": "#0072B2",
+    "buffers": "#3F95C6",
+    "kv_cache": "#009E73",
+    "logits": "#D55E00",
+    "activations": "#E69F00",
+    "autocast_copies": "#CC79A7",
+    "ddp_buckets": "#56B4E9",
+    "library_workspaces": "#8C6D31",
+    "inputs": "#B39B6B",
+    "load": "#D9C89E",
+    "unattributed": "#4D4D4D",
+    "rounding": "#9E9E9E",
+    "cached_segments": "#C7C7C7",
+    "cached_holes": "#C7C7C7",
+    "deepspeed_workspace": "#F0E442",
+    "nccl": "#5E4B8B",
+    "cuda_context": "#7F7F7F",
+    "libraries": "#979797",
+    "non_torch": "#A6A6A6",
+    "other_processes": "#BDBDBD",
+    "driver": "#666666",
+    "process_memory": "#009E73",
+}
+"""One a category of a breakdown, in every plot."""
+
+HATCHED = {"cached_holes": "/", "other_processes": "x"}
+"""Told apart from their neighbours by a pattern as well: free pieces, and what is not ours."""
+
+OUTLINED = {"deepspeed_workspace"}
+"""Too light to stand on a white page without a line around it."""

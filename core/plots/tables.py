@@ -42,7 +42,7 @@ def title_of(traces: Sequence[Trace]) -> str:
     differing = differing_fields([trace.spec for trace in traces])
     changed = []
     for name, values in differing.items():
-        distinct = list(dict.fromkeys(str(value) for value in values))
+        distinct = list(dict.fromkeys(str(value) or "default" for value in values))
         changed.append(f"{name}: {' → '.join(distinct[:4])}{' → …' if len(distinct) > 4 else ''}")
     return ", ".join(changed[:3]) or f"{len(traces)} runs of the same spec"
 

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 ENTER = 1
+ROOT = "(model)"
 
 
 def module_at(marks: Mapping[str, Any], t_ns: NDArray[np.int64]) -> list[str | None]:
     """The innermost module at each of the times `t_ns` (monotonic nanoseconds); None outside the forward passes.
 
     `marks` is what modules.json holds: names, and [t_ns, index of the name, 1 for enter or -1 for leave] in order. The
-    model itself has no name; it is given as `model`.
+    model itself has no name of its own, and is given ROOT.
     """
-    names = [str(name) or "model" for name in marks.get("names", ())]
+    names = [str(name) or ROOT for name in marks.get("names", ())]
     times, inside = [0], [-1]
     open_modules: list[int] = []
     for t, index, direction in marks.get("marks", ()):

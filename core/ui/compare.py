@@ -106,7 +106,7 @@ def headline(traces: Sequence[Trace]) -> None:
 
 
 def figures(traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
-    """The timelines, then the same as tables."""
+    """The timelines."""
     figure = timeline(traces, metrics, "step" if axis == "step" else "seconds")
     image = {"format": "svg", "filename": "-".join(trace.run_id for trace in traces)[:80]}
     st.plotly_chart(
@@ -115,6 +115,10 @@ def figures(traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
         config={"displaylogo": False, "toImageButtonOptions": image, "scrollZoom": False},
         alt=f"Memory over {axis} of {len(traces)} runs",
     )
+
+
+def tables(traces: Sequence[Trace]) -> None:
+    """Peaks, and where the specs differ."""
     st.subheader("Peaks", divider="gray")
     st.dataframe(peaks_table(traces), hide_index=True)
     st.caption("exact: torch's own counter. sampled: polled, so a shorter peak can be missed.")

@@ -143,7 +143,7 @@ def test_a_bad_model_folder_is_one_line_and_exit_code_2(tmp_path: Path, name: st
         ("run --model gpt2 --prompt-tokens 1020 --new-tokens 16 --device cpu", "1024"),
         ("run --model llama-3.1-70b --device cpu", "--force"),
         ("run --model gpt2 --device cpu --batch-size " + ",".join(map(str, range(1, 502))), "501"),
-        ("run --model gpt2 --device cpu --engine deepspeed", "not available yet"),
+        ("run --model gpt2 --device cpu --engine deepspeed --kernel-inject true", "needs a GPU"),
         ("run --model gpt2 --device sim:rtx-a6000", "not available yet"),
         ("run", "--model"),
         ("show aaaaaa-1", "aaaaaa-1"),

@@ -10,6 +10,8 @@ from streamlit.testing.v1 import AppTest
 from core.runs.gallery import recordings
 from core.runs.home import DataHome, open_home
 from core.runs.store import Store
+from core.trace.read import read_trace
+from core.ui.explain import explore_query
 from core.ui.text import plain
 from tests.make_run import make_run
 
@@ -116,7 +118,7 @@ def test_compare_draws_the_runs_of_the_address(home: DataHome) -> None:
     assert app.subheader[0].value == plain("wrap: none → ddp")
     assert any("zzzzzz" in warning.value for warning in app.warning), "a run that has gone is said"
     assert any("642" in markdown.value for markdown in app.markdown), "the error of the run that ran out of memory"
-    peaks, specs = app.dataframe[0].value, app.dataframe[1].value
+    peaks, specs = app.dataframe[-2].value, app.dataframe[-1].value
     assert peaks["run"].tolist() == ["aaaaaa-1", "aaaaaa-2"]
     assert specs["field"].tolist() == ["wrap"]
 
@@ -164,4 +166,35 @@ def test_a_recorded_experiment_opens_in_compare_with_no_run_made(home: DataHome)
     first = recordings()[0]
     app = opened("pages/2_Compare.py", runs=",".join(first.run_ids))
     assert not app.warning
-    assert app.dataframe[0].value["run"].tolist() == list(first.run_ids)
+    assert app.dataframe[-2].value["run"].tolist() == list(first.run_ids)
+
+
+def test_compare_explains_the_puzzle(home: DataHome) -> None:
+    app = opened("pages/2_Compare.py", runs="ddppuzzle-1,ddppuzzle-2", axis="step")
+    said = " ".join(markdown.value for markdown in app.markdown).replace("\\", "")
+    assert "asked for 642.0 MiB of logits more" in said
+    assert "ddppuzzle-1 − ddppuzzle-2 = 298.0 MiB" in said
+    assert "DeepSpeed took 32.8 GiB as one workspace" in said
+    assert [subheader.value for subheader in app.subheader][1:4] == [
+        "Where the memory is",
+        "Where they differ",
+        "What explains it",
+    ]
+
+
+def test_a_finding_opens_explore_filled_in(home: DataHome) -> None:
+    trace = read_trace(home.run("ddppuzzle-1"))
+    query = explore_query(trace, {"max_out_tokens": 72})
+    assert query["max_out_tokens"] == "72"
+    assert query["kernel_inject"] == "true"
+    assert "device" not in query, "a card of another machine is not asked for"
+    here = {**query, "device": "cpu", "kernel_inject": "false", "capacity_mib": "", "environment": "default"}
+    app = opened("pages/1_Explore.py", **{name: value for name, value in here.items() if value})
+    assert not app.exception
+    assert any(button.label == "Run 1" for button in app.button)
+
+
+def test_the_instant_of_a_link_is_shown(home: DataHome) -> None:
+    app = opened("pages/2_Compare.py", runs="fragmentation-1,fragmentation-2", at="20")
+    assert app.number_input[0].value == 20
+    assert any("at step 20" in caption.value for caption in app.caption)

@@ -1,0 +1,1 @@
+"""Where the memory of a run is at an instant, what differs between two runs, and what follows from it."""
