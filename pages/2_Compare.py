@@ -13,7 +13,7 @@ traces = chosen_runs(home, data_store(home))
 if traces:
     headline(traces)
     axis, metrics = view_choices(traces)
-    take_away(traces, axis, metrics)
+    take_away(home, traces, axis, metrics)
     figures(traces, axis, metrics)
     explanation(home, traces)
     tables(traces)

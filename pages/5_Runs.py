@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from core.ui.manage import chosen_actions, deleted_notice, filters
+from core.ui.manage import chosen_actions, deleted_notice, filters, import_form
 from core.ui.page import data_home, data_store, page
 from core.ui.runs_table import runs_table
 
@@ -11,6 +11,7 @@ home = data_home()
 store = data_store(home)
 
 deleted_notice(store)
+import_form(home)
 rows = filters(store)
 if rows:
     st.caption(f"{len(rows)} runs")

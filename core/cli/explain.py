@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,9 +10,8 @@ from core.cli.inspect import RunIds
 from core.cli.output import JsonFlag, print_json, print_table, size
 from core.explain.breakdown import Breakdown, breakdown
 from core.explain.categories import BY_KEY
-from core.explain.difference import difference
+from core.explain.document import explained
 from core.explain.evidence import read_evidence
-from core.explain.findings import Case, find
 from core.runs.home import open_home
 from core.runs.store import Store
 
@@ -27,36 +25,25 @@ def explain(
     home = open_home()
     evidence = [read_evidence(home.run(run_id)) for run_id in Store(home).resolve(run)]
     found = [breakdown(one) for one in evidence]
-    said = [
-        (one.run_id, f)
-        for e, one in zip(evidence, found, strict=True)
-        for f in (find(Case(e, one)) if findings else [])
-    ]
-    pair = difference(found[0], found[1]) if len(found) == 2 else None
+    document = explained(evidence, found)
+    if not findings:
+        document["findings"] = []
     if json_:
-        print_json(
-            {
-                "breakdowns": [asdict(one) for one in found],
-                "difference": {"a": pair.a.run_id, "b": pair.b.run_id, "total": pair.total, "terms": pair.terms}
-                if pair
-                else None,
-                "findings": [{"run": run_id, **asdict(finding)} for run_id, finding in said],
-            }
-        )
+        print_json(document)
         return
     _print_breakdowns(found)
-    if pair:
-        print(f"\n{pair.a.run_id} − {pair.b.run_id}")
-        rows = [[BY_KEY[key].label, _signed(value)] for key, value in pair.terms.items()]
-        print_table(["", "difference"], [*rows, ["total", _signed(pair.total)]])
-    for run_id, finding in said:
-        print(f"\n{run_id}: {finding.sentence}")
-        if finding.change:
-            print(
-                "  change: " + " ".join(f"--{name.replace('_', '-')} {value}" for name, value in finding.change.items())
-            )
-        if finding.advice:
-            print(f"  {finding.advice}")
+    if document["difference"]:
+        pair = document["difference"]
+        print(f"\n{pair['a']} − {pair['b']}")
+        rows = [[BY_KEY[term["name"]].label, _signed(term["bytes"])] for term in pair["terms"]]
+        print_table(["", "difference"], [*rows, ["total", _signed(pair["total"])]])
+    for finding in document["findings"]:
+        print(f"\n{finding['run']}: {finding['text']}")
+        if finding["change"]:
+            flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in finding["change"].items())
+            print(f"  change: {flags}")
+        if finding["advice"]:
+            print(f"  {finding['advice']}")
 
 
 def _print_breakdowns(found: list[Breakdown]) -> None:

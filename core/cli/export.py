@@ -1,4 +1,4 @@
-"""`export`: traces as a file."""
+"""`export` and `import`: runs as a file, and an archive of runs taken in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 
 from core.cli.inspect import RunIds
 from core.cli.output import JsonFlag, print_json
-from core.export.csv import write_csv
+from core.export.archive import LARGEST_ARCHIVE, import_archive
+from core.export.formats import FORMATS, exported
 from core.runs.home import open_home
 from core.runs.store import Store
 from core.spec.errors import InvalidSpec
-from core.trace.read import read_trace
 
-FORMATS = ("csv",)
+BINARY = {"parquet", "archive", "memory_viz"}
 
 
 def export(
@@ -25,22 +25,40 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output if not given.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Write the traces of runs as tidy rows: run_id,t_s,step,phase,source,metric,value_bytes."""
-    if format_ not in FORMATS:
-        raise InvalidSpec(f"format {format_!r} is not known; there is {', '.join(FORMATS)}")
-    if json_ and output is None:
-        raise InvalidSpec("--json says what was written, so it needs --output FILE")
+    """Write runs to a file: their traces as tidy rows, a report, an archive, a script that repeats one."""
+    if output is None and (json_ or format_ in BINARY):
+        raise InvalidSpec(
+            f"{'--json says what was written, so it' if json_ else f'format {format_}'} needs --output FILE"
+        )
     home = open_home()
-    traces = (read_trace(home.run(run_id)) for run_id in Store(home).resolve(run))
+    run_ids = Store(home).resolve(run)
+    data = exported(format_, [home.run(run_id) for run_id in run_ids])
     if output is None:
-        write_csv(traces, sys.stdout)
+        sys.stdout.write(data.decode())
         return
     try:
-        with output.open("w", encoding="utf-8", newline="") as stream:
-            count = write_csv(traces, stream)
+        output.write_bytes(data)
     except OSError as error:
         raise InvalidSpec(f"{output} cannot be written ({error.strerror}); give another file") from error
     if json_:
-        print_json({"output": str(output), "format": format_, "rows": count})
+        print_json({"output": str(output), "format": format_, "bytes": len(data), "runs": run_ids})
     else:
-        print(f"{count:,} rows in {output}", file=sys.stderr)
+        print(f"{len(run_ids)} runs in {output}, {len(data):,} bytes", file=sys.stderr)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="An archive that `export --format archive` wrote.", show_default=False)],
+    json_: JsonFlag = False,
+) -> None:
+    """Take the runs of an archive into the data folder, as a new experiment."""
+    try:
+        if file.stat().st_size > LARGEST_ARCHIVE:
+            raise InvalidSpec(f"{file} is larger than 1 GiB; it is no archive of an experiment")
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidSpec(f"{file} cannot be read ({error.strerror}); give the path of an archive") from error
+    experiment_id, run_ids = import_archive(open_home(), data)
+    if json_:
+        print_json({"experiment": experiment_id, "runs": run_ids})
+    else:
+        print(f"experiment {experiment_id}: {', '.join(run_ids)}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from core.cli.output import JsonFlag, print_json, print_table, size
 from core.cli.report import run_report
 from core.cli.run import print_reports
+from core.explain.breakdown import breakdown
+from core.explain.document import explained
+from core.explain.evidence import read_evidence
 from core.runs.home import open_home
 from core.runs.store import Store
 from core.spec.differences import differing_fields
@@ -66,13 +69,15 @@ def show(run: RunIds, json_: JsonFlag = False) -> None:
 
 
 def compare(run: RunIds, json_: JsonFlag = False) -> None:
-    """Lay runs side by side: the fields in which their specs differ, and their peaks."""
+    """Lay runs side by side: the fields in which their specs differ, and their peaks. --json explains them too."""
     home = open_home()
-    reports = [run_report(home.run(run_id)) for run_id in Store(home).resolve(run)]
+    folders = [home.run(run_id) for run_id in Store(home).resolve(run)]
+    reports = [run_report(folder) for folder in folders]
     differing = differing_fields([report["spec"] or {} for report in reports])
     if json_:
-        document: dict[str, Any] = {"runs": reports, "differing_fields": differing}
-        print_json(document)
+        evidence = [read_evidence(folder) for folder in folders]
+        explanation = explained(evidence, [breakdown(one) for one in evidence])
+        print_json({"runs": reports, "differing_fields": differing, **explanation})
         return
     rows = [[name, *(str(value) for value in values)] for name, values in differing.items()]
     rows += [

@@ -67,11 +67,14 @@ def write_status(folder: RunFolder, status: RunStatus) -> None:
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
-    """None when there is no readable status with a state that is known."""
+    """None when there is no readable status with a state that is known, and everything that belongs to one."""
     document = read_json(folder.status)
     if document is None or document.get("state") not in get_args(State):
         return None
     known = {f.name: document[f.name] for f in fields(RunStatus) if f.name in document}
-    known["error"] = Failure(**known["error"]) if known.get("error") else None
-    known["peak"] = Peak(**(known.get("peak") or {}))
-    return RunStatus(**known)
+    try:
+        known["error"] = Failure(**known["error"]) if known.get("error") else None
+        known["peak"] = Peak(**(known.get("peak") or {}))
+        return RunStatus(**known)
+    except TypeError:
+        return None

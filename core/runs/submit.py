@@ -48,7 +48,7 @@ def submit(home: DataHome, runs: Sequence[PreparedRun], title: str = "", note: s
 
     Raises DataFolderError when the folders cannot be written; then nothing is queued.
     """
-    experiment_id = _new_experiment(home, title, note, len(runs))
+    experiment_id = new_experiment(home, title, note, len(runs))
     run_ids = tuple(f"{experiment_id}-{position}" for position in range(1, len(runs) + 1))
     written: list[RunFolder] = []
     try:
@@ -70,7 +70,8 @@ def submit(home: DataHome, runs: Sequence[PreparedRun], title: str = "", note: s
     return Submitted(experiment_id, run_ids)
 
 
-def _new_experiment(home: DataHome, title: str, note: str, count: int) -> str:
+def new_experiment(home: DataHome, title: str, note: str, count: int) -> str:
+    """Take a free id for an experiment and write its document. Raises DataFolderError when the disk refuses."""
     while True:
         experiment_id = "".join(secrets.choice(ID_LETTERS) for _ in range(6))
         path = home.experiments / f"{experiment_id}.json"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import streamlit as st
 
-from core.export.csv import write_csv
 from core.plots.tables import differences_table, peaks_table, subtitle_of, title_of
 from core.plots.timeline import timeline
 from core.runs.gallery import recorded_label, recordings
@@ -17,6 +15,7 @@ from core.runs.store import Store
 from core.spec.errors import NoSuchRun
 from core.trace.read import read_trace
 from core.trace.trace import METRICS, Trace
+from core.ui.downloads import downloads
 from core.ui.links import compare_query, copy_link, ids_in_query
 from core.ui.text import plain
 
@@ -131,23 +130,11 @@ def tables(traces: Sequence[Trace]) -> None:
         st.caption("The specs of these runs do not differ.")
 
 
-def take_away(traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
-    """The link to this view, and its figures as CSV."""
+def take_away(home: DataHome, traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
+    """The link to this view, and the runs as files."""
     ids = [trace.run_id for trace in traces]
     left, right, _ = st.columns([1, 1, 4])
     with left:
         copy_link("Compare", compare_query(ids, axis=axis, series=",".join(metrics)))
-    right.download_button(
-        "CSV",
-        data=lambda: csv_of(traces),
-        file_name=f"vramscope-{'-'.join(ids)[:80]}.csv",
-        mime="text/csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
-
-
-def csv_of(traces: Sequence[Trace]) -> str:
-    stream = io.StringIO()
-    write_csv(traces, stream)
-    return stream.getvalue()
+    with right.popover("Download", icon=":material/download:"):
+        downloads(home, ids)

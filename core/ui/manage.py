@@ -6,14 +6,14 @@ from typing import get_args
 
 import streamlit as st
 
+from core.export.archive import import_archive
 from core.plots.units import size
 from core.runs.home import DataHome
 from core.runs.rows import RunRow
 from core.runs.status import State
 from core.runs.store import Store
 from core.spec.errors import VramscopeError
-from core.trace.read import read_trace
-from core.ui.compare import csv_of
+from core.ui.downloads import downloads
 from core.ui.text import plain
 
 DELETED = "deleted-runs"
@@ -56,17 +56,11 @@ def chosen_actions(home: DataHome, store: Store, chosen: list[str]) -> None:
     if not chosen:
         st.caption("Choose rows to open, download, rename or delete them.")
         return
-    compare, csv, delete = st.columns(3)
+    compare, download, delete = st.columns(3)
     if compare.button(f"Compare {len(chosen)}", type="primary", icon=":material/compare_arrows:"):
         st.switch_page("pages/2_Compare.py", query_params={"runs": ",".join(chosen)})
-    csv.download_button(
-        "CSV",
-        data=lambda: csv_of([read_trace(home.run(run_id)) for run_id in chosen]),
-        file_name=f"vramscope-{'-'.join(chosen)[:80]}.csv",
-        mime="text/csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
+    with download.popover("Download", icon=":material/download:"):
+        downloads(home, chosen)
     if delete.button(f"Delete {len(chosen)}", icon=":material/delete:"):
         try:
             store.delete(chosen)
@@ -92,3 +86,17 @@ def _label_form(store: Store, run_id: str) -> None:
     if row.error_message:
         st.markdown(f"{plain(row.state)}: {plain(row.error_message, 500)}")
     st.caption(f"peak reserved {size(row.peak.reserved)}, peak host RSS {size(row.peak.host_rss)}")
+
+
+def import_form(home: DataHome) -> None:
+    """Takes an archive from another installation."""
+    with st.expander("Import an archive"):
+        file = st.file_uploader("Archive", type=["zip"], key="archive", label_visibility="collapsed")
+        if file is None or not st.button("Import", icon=":material/upload:"):
+            return
+        try:
+            _, run_ids = import_archive(home, file.getvalue())
+        except VramscopeError as error:
+            st.error(plain(error, 500))
+            return
+        st.switch_page("pages/2_Compare.py", query_params={"runs": ",".join(run_ids[:30])})

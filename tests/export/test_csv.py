@@ -6,7 +6,8 @@ import csv
 import io
 from pathlib import Path
 
-from core.export.csv import COLUMNS, neutral, write_csv
+from core.export.csv import neutral, write_csv
+from core.export.rows import COLUMNS
 from core.runs.home import open_home
 from core.trace.read import read_trace
 from tests.make_run import ROUNDING, STEP, WEIGHTS, make_run
