@@ -15,7 +15,7 @@ if traces:
     axis, metrics = view_choices(traces)
     take_away(home, traces, axis, metrics)
     figures(traces, axis, metrics)
-    explanation(home, traces)
+    explanation(home, traces, axis)
     tables(traces)
 else:
     st.info("Choose one run to see where its memory went, or several to lay them over each other.")

@@ -71,7 +71,7 @@ def breakdown(evidence: Evidence, t_ns: int | None = None) -> Breakdown:
     terms: dict[str, int] = defaultdict(int)
     sources: dict[str, Source] = {}
     exact: Source = "simulated" if trace.simulated else "exact"
-    blocks = named_blocks(evidence, _position(evidence, t_ns)) if evidence.has_events else []
+    blocks = named_blocks(evidence, position_of(evidence, t_ns)) if evidence.has_events else []
     for block in blocks:
         terms[block.rule.category] += block.size
     sources |= dict.fromkeys(terms, exact)
@@ -106,7 +106,8 @@ def breakdown(evidence: Evidence, t_ns: int | None = None) -> Breakdown:
     )
 
 
-def _position(evidence: Evidence, t_ns: int) -> int:
+def position_of(evidence: Evidence, t_ns: int) -> int:
+    """How many events there were by `t_ns`; up to the failed allocation when that is the instant."""
     failed = _failed_at(evidence)
     if failed is not None and int(evidence.t_ns[failed]) == t_ns:
         return failed  # several events of one microsecond: those before the failure are what it met
@@ -117,7 +118,7 @@ def _failed_at(evidence: Evidence) -> int | None:
     """The position of the allocation that failed, in a run that ended so."""
     if evidence.trace.state != "oom" or not evidence.has_events:
         return None
-    found = np.flatnonzero(evidence.actions == "oom")
+    found = evidence.rows("oom")
     return int(found[-1]) if len(found) else None
 
 
@@ -129,7 +130,7 @@ def _around_blocks(
         terms["unattributed"] += allocated
     else:
         terms["rounding"] += allocated - sum(block.size for block in blocks)
-    whole = whole_free_segments(evidence, _position(evidence, t_ns), blocks) if evidence.has_events else 0
+    whole = whole_free_segments(evidence, position_of(evidence, t_ns), blocks) if evidence.has_events else 0
     whole = min(whole, reserved - allocated)
     terms["cached_segments"] += whole
     terms["cached_holes"] += reserved - allocated - whole

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from core.explain.naming import HEAD
 from core.runfolder.jsonio import read_json
 from core.runfolder.layout import RunFolder
-from core.runfolder.tables import EVENTS, read_table
+from core.runfolder.tables import EVENTS, codes_of, read_table, rows_named
 from core.trace.read import read_trace
 from core.trace.trace import Trace
 
@@ -58,7 +58,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`t_ns`: the time of each event; `actions`: its kind; `config`: the model's config.json."""
+    """`t_ns`: the time of each event; `config`: the model's config.json."""
 
     trace: Trace
     events: pa.Table
@@ -84,27 +84,38 @@ class Evidence:
     def has_stacks(self) -> bool:
         return bool(self.blocks.origins)
 
-    @cached_property
-    def actions(self) -> NDArray[np.object_]:
-        values: NDArray[np.object_] = self.events["action"].cast(pa.string()).to_numpy(zero_copy_only=False)
-        return values
+    def rows(self, *actions: str) -> NDArray[np.intp]:
+        """The positions of the events of these kinds."""
+        return np.flatnonzero(rows_named(self.events["action"], actions))
 
     @cached_property
     def layers(self) -> NDArray[np.int64]:
         """For each event the number of the layer at work, -1 where none is."""
-        codes, names = _codes(self.events["module"], np.arange(self.events.num_rows))
+        codes, names = codes_of(self.events["module"])
         numbers = [LAYER.search(name) for name in names]
         of_module = np.asarray([int(found.group(1)) if found else -1 for found in numbers] + [-1], dtype=np.int64)
         return of_module[codes]
+
+    @cached_property
+    def bytes_by_module(self) -> dict[str, set[int]]:
+        """The sizes of the model's own tensors, by the module that uses them. A tied head has none of its own."""
+        found: dict[str, set[int]] = {}
+        for tensor in self.tensors:
+            found.setdefault(tensor.name.rpartition(".")[0], set()).add(tensor.bytes)
+        everything = {tensor.bytes for tensor in self.tensors}
+        for module in self.blocks.modules:
+            if HEAD.search(module) and module not in found:
+                found[module] = everything
+        return found
 
     def position(self, t_ns: int) -> int:
         """How many events there were up to and including `t_ns`."""
         return int(np.searchsorted(self.t_ns, t_ns, side="right"))
 
 
-def read_evidence(folder: RunFolder) -> Evidence:
-    """The evidence in `folder`. Raises NoSuchRun when it is not one of a run."""
-    trace, events = read_trace(folder), read_table(folder.events, EVENTS)
+def read_evidence(folder: RunFolder, trace: Trace | None = None) -> Evidence:
+    """The evidence in `folder`; `trace`, where it was read already. Raises NoSuchRun when it is not one of a run."""
+    trace, events = trace or read_trace(folder), read_table(folder.events, EVENTS)
     return Evidence(
         trace,
         events,
@@ -124,9 +135,7 @@ def _tensors(document: dict[str, Any]) -> list[Tensor]:
 
 def pair_blocks(events: pa.Table) -> Blocks:
     """Match each allocation with the free of its address that comes next."""
-    action = events["action"].cast(pa.string())
-    is_alloc = pc.equal(action, "alloc").to_numpy(zero_copy_only=False).astype(bool)
-    is_free = pc.equal(action, "free").to_numpy(zero_copy_only=False).astype(bool)
+    is_alloc, is_free = (rows_named(events["action"], (name,)) for name in ("alloc", "free"))
     addr = events["addr"].fill_null(0).to_numpy().astype(np.uint64)
     wanted = np.flatnonzero(is_alloc | is_free)
     order = wanted[np.argsort(addr[wanted], kind="stable")]
@@ -138,15 +147,9 @@ def pair_blocks(events: pa.Table) -> Blocks:
     died = np.where(same[opens], after[opens], NEVER)
     by_birth = np.argsort(order[opens], kind="stable")
     born = order[opens][by_birth].astype(np.int64)
-    module, modules = _codes(events["module"], born)
-    origin, origins = _codes(events["origin"], born)
+    module, modules = codes_of(events["module"])
+    origin, origins = codes_of(events["origin"])
     size = events["size"].to_numpy().astype(np.int64)
-    return Blocks(born, died[by_birth].astype(np.int64), addr[born], size[born], module, origin, modules, origins)
-
-
-def _codes(column: pa.ChunkedArray, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of no or several chunks, depending on the version of pyarrow
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
-    codes = pc.fill_null(array.indices.cast(pa.int32()), -1).to_numpy(zero_copy_only=False).astype(np.int32)
-    return codes[rows], tuple(str(name) for name in array.dictionary.to_pylist())
+    return Blocks(
+        born, died[by_birth].astype(np.int64), addr[born], size[born], module[born], origin[born], modules, origins
+    )

@@ -9,7 +9,9 @@ import pickle
 import re
 from typing import Any, BinaryIO
 
+from core.explain.blocks import segments_at
 from core.explain.evidence import NEVER, Evidence
+from core.runfolder.tables import codes_of
 from core.spec.errors import InvalidSpec
 
 ACTIONS = {"free": "free_completed"}
@@ -42,7 +44,9 @@ def _trace(evidence: Evidence) -> list[dict[str, Any]]:
     columns = evidence.events.select(["addr", "size", "stream", "origin", "module"]).to_pydict()
     known: dict[str | None, list[dict[str, Any]]] = {}
     entries = []
-    for position, action in enumerate(evidence.actions.tolist()):
+    codes, names = codes_of(evidence.events["action"])
+    for position, code in enumerate(codes.tolist()):
+        action = names[code]
         origin = columns["origin"][position] or columns["module"][position]
         entry = {
             "action": ACTIONS.get(action, action),
@@ -73,18 +77,10 @@ def _frames(origin: str | None) -> list[dict[str, Any]]:
 
 def _segments(evidence: Evidence) -> list[dict[str, Any]]:
     """The pool as the history leaves it: segments that were not given back, with the blocks in them."""
-    addresses = evidence.events["addr"].fill_null(0).to_pylist()
-    sizes = evidence.events["size"].to_pylist()
-    spans: dict[int, int] = {}
-    for position, action in enumerate(evidence.actions.tolist()):
-        if action in ("segment_alloc", "segment_map"):
-            spans[addresses[position]] = sizes[position]
-        elif action in ("segment_free", "segment_unmap"):
-            spans.pop(addresses[position], None)
     blocks = evidence.blocks
     living = [i for i in range(len(blocks.died)) if blocks.died[i] == NEVER]
     segments = []
-    for start, length in sorted(spans.items()):
+    for start, length in segments_at(evidence, evidence.events.num_rows):
         inside = sorted(
             (int(blocks.addr[i]), int(blocks.size[i])) for i in living if start <= blocks.addr[i] < start + length
         )

@@ -15,8 +15,10 @@ from core.plots.text import plain
 from core.plots.units import axis_unit, exact, size
 
 BAR_PX = 64
-EDGES_PX = 130
+EDGES_PX = 180
 STEP_PX = 30
+LEGEND_BELOW_PX = 60
+"""Room for the axis between the bars and the legend; Plotly counts it in heights of the plot."""
 LABELLED = 0.06
 """A piece narrower than this share of the longest bar has no room for its name; hover and table have it."""
 
@@ -52,10 +54,10 @@ def bars(breakdowns: Sequence[Breakdown]) -> go.Figure:
     figure.update_layout(
         barmode="relative",
         height=EDGES_PX + BAR_PX * max(1, len(breakdowns)),
-        margin={"l": 90, "r": 20, "t": 10, "b": 40},
+        margin={"l": 90, "r": 20, "t": 10, "b": 170},
         legend={
             "orientation": "h",
-            "y": -0.25 if len(breakdowns) > 2 else -0.5,
+            "y": -LEGEND_BELOW_PX / (BAR_PX * max(1, len(breakdowns))),
             "yanchor": "top",
             "traceorder": "normal",
         },

@@ -105,7 +105,7 @@ def _add_line(
                 "dash": "dash" if series.source == "simulated" else "solid",
                 "shape": "hv" if series.stepwise else "linear",
             },
-            customdata=details,
+            customdata=np.asarray(details, dtype=object),  # a list would be checked cell by cell
             hovertemplate=f"{head}<br>%{{customdata[1]}}, {series.source}<br>"
             "%{customdata[0]}, step %{customdata[2]}<extra></extra>",
         ),

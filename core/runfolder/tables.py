@@ -6,11 +6,15 @@ Bytes are int64, times are CLOCK_MONOTONIC nanoseconds. A figure that was not av
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from core.runfolder.layout import SCHEMA_VERSION
 
@@ -93,3 +97,20 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     except (OSError, pa.ArrowInvalid, pa.ArrowTypeError):
         pass  # the cut: whole batches before it stand
     return pa.Table.from_batches(batches, schema) if batches else schema.empty_table()
+
+
+def codes_of(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """A column of names as numbers, -1 for null, and the names: a million strings take a second to compare."""
+    array = column.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # which of the two it is depends on the version of pyarrow
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
+    codes = pc.fill_null(array.indices.cast(pa.int32()), -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    return codes, tuple(str(name) for name in array.dictionary.to_pylist())
+
+
+def rows_named(column: pa.ChunkedArray, wanted: Collection[str]) -> NDArray[np.bool_]:
+    """For each row whether its name is one of those wanted."""
+    codes, names = codes_of(column)
+    is_wanted = np.asarray([*(name in wanted for name in names), False])  # the last is what -1 finds
+    rows: NDArray[np.bool_] = is_wanted[codes]
+    return rows

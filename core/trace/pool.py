@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from core.runfolder.tables import rows_named
 from core.trace.trace import Series, Source
 
 SIGNS: dict[str, dict[str, int]] = {
@@ -55,13 +55,12 @@ def _edges(rows: Sequence[Mapping[str, Any]], metric: str) -> tuple[NDArray[np.i
 
 def _running(events: pa.Table, signs: Mapping[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Times and running sum of the events named in `signs`."""
-    wanted = events.filter(pc.is_in(events["action"].cast(pa.string()), pa.array(list(signs))))
-    if not wanted.num_rows:
+    wanted = rows_named(events["action"], signs)
+    if not wanted.any():
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
-    actions = wanted["action"].cast(pa.string())
-    size = wanted["size"].to_numpy().astype(np.int64)
-    negative = pc.is_in(actions, pa.array([name for name, sign in signs.items() if sign < 0])).to_numpy()
-    return wanted["t_ns"].to_numpy().astype(np.int64), np.cumsum(np.where(negative, -size, size)).astype(np.float64)
+    negative = rows_named(events["action"], [name for name, sign in signs.items() if sign < 0])[wanted]
+    size, t_ns = (events[name].to_numpy()[wanted].astype(np.int64) for name in ("size", "t_ns"))
+    return t_ns, np.cumsum(np.where(negative, -size, size)).astype(np.float64)
 
 
 def _missing(

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core.explain.breakdown import Breakdown, breakdown
+from core.explain.blocks import named_blocks
+from core.explain.breakdown import Breakdown, breakdown, position_of
 from core.explain.categories import BY_KEY
 from core.explain.difference import difference
 from core.explain.evidence import Evidence, read_evidence
 from core.explain.findings import Case, Finding, find
+from core.explain.history import pool_history
 from core.plots.breakdown import bars, waterfall
+from core.plots.inside import area, icicle
 from core.plots.units import size
 from core.runs.home import DataHome
 from core.spec.run_spec import RunSpec
@@ -24,12 +27,12 @@ MOST_BARS = 8
 """Runs whose breakdowns are drawn: each reads its whole history."""
 
 
-def explanation(home: DataHome, traces: Sequence[Trace]) -> None:
-    """Breakdowns of the runs at one instant, the difference of two, and every finding."""
+def explanation(home: DataHome, traces: Sequence[Trace], axis: str) -> None:
+    """Breakdowns of the runs at one instant, the difference of two, and every finding; one run is looked into."""
     shown = traces[:MOST_BARS]
     st.subheader("Where the memory is", divider="gray")
     step = _instant(shown)
-    evidence = [read_evidence(home.run(trace.run_id)) for trace in shown]
+    evidence = [read_evidence(home.run(trace.run_id), trace) for trace in shown]
     found = [breakdown(one, _time_of(one, step)) for one in evidence]
     st.plotly_chart(bars(found), key="breakdown", config={"displaylogo": False}, alt="Breakdown of each run")
     for one in found:
@@ -42,11 +45,27 @@ def explanation(home: DataHome, traces: Sequence[Trace]) -> None:
             st.caption(f"{one.run_id}: {plain(note)}")
     with st.expander("As a table"):
         st.dataframe(_table(found), hide_index=True)
+    if len(evidence) == 1:
+        _inside(evidence[0], found[0], axis)
     if len(traces) > MOST_BARS:
         st.caption(f"The first {MOST_BARS} of {len(traces)} runs; choose fewer to see the others.")
     if len(found) > 1:
         _difference(found)
     _findings(evidence, found)
+
+
+def _inside(evidence: Evidence, found: Breakdown, axis: str) -> None:
+    """The pool of one run over time, and the blocks of the chosen instant."""
+    history = pool_history(evidence)
+    if history is None:
+        return
+    st.subheader("What the pool held", divider="gray")
+    st.plotly_chart(
+        area(evidence.trace, history, axis), key="area", config={"displaylogo": False}, alt="The pool by category"
+    )
+    st.subheader("Which tensors at that instant", divider="gray")
+    blocks = named_blocks(evidence, position_of(evidence, found.t_ns))
+    st.plotly_chart(icicle(blocks), key="icicle", config={"displaylogo": False}, alt="Living blocks by module")
 
 
 def _instant(traces: Sequence[Trace]) -> float | None:

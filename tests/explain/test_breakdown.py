@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from core.explain.blocks import _cut
+from core.explain.blocks import cut
 from core.explain.breakdown import Breakdown, breakdown, instant_of
 from core.explain.difference import difference
 from core.explain.evidence import NEVER, Evidence, pair_blocks, read_evidence
@@ -129,7 +129,7 @@ def test_a_run_on_the_cpu_is_one_figure(tmp_path: Path) -> None:
 
 def test_an_instant_is_the_failure_or_the_peak() -> None:
     oom, fits = evidence_of("ddppuzzle-1"), evidence_of("fragmentation-1")
-    assert instant_of(oom) == int(oom.t_ns[np.flatnonzero(oom.actions == "oom")[-1]])
+    assert instant_of(oom) == int(oom.t_ns[oom.rows("oom")[-1]])
     assert instant_of(fits) == fits.trace.peaks["device_used"].t_ns
 
 
@@ -151,6 +151,6 @@ def test_blocks_are_paired_by_address_in_order() -> None:
 
 def test_segments_that_grow_are_cut_in_pieces() -> None:
     spans = {0: 10, 20: 10}
-    _cut(spans, 5, 2)
-    _cut(spans, 20, 10)
+    cut(spans, 5, 2)
+    cut(spans, 20, 10)
     assert spans == {0: 5, 7: 3}
