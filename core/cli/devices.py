@@ -6,15 +6,19 @@ import json
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from core.cli.output import JsonFlag, print_json, print_table, size
-from core.devices.registry import list_devices, open_meter
+from core.devices.registry import calibrated_cards, list_devices, open_meter
 from core.runs.home import open_home
 from core.runs.settings import Environment, read_settings
 from core.runs.start import supervisor_runs
 from core.runs.supervisor.processes import overlay_path
+from core.spec.cards import all_cards
 from core.spec.errors import NoSuchDevice
 
 PACKAGES = ("torch", "transformers", "deepspeed")
@@ -61,8 +65,14 @@ def device_reports() -> list[dict[str, Any]]:
     return reports
 
 
-def devices(json_: JsonFlag = False) -> None:
-    """List the devices of this machine."""
+def devices(
+    simulated: Annotated[bool, typer.Option("--simulated", help="List the cards that can be simulated.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """List the devices of this machine, or the cards that can be simulated on it."""
+    if simulated:
+        _cards(json_)
+        return
     found, reports = list_devices(), device_reports()
     if json_:
         print_json({"devices": reports, "driver": found.driver, "no_cuda_reason": found.no_cuda_reason})
@@ -79,6 +89,25 @@ def devices(json_: JsonFlag = False) -> None:
     print_table(["device", "name", "temperature", "utilisation", "memory used", "id"], rows)
     if found.no_cuda_reason:
         print(f"no GPU: {found.no_cuda_reason}")
+
+
+def _cards(json_: bool) -> None:
+    cards = all_cards(calibrated_cards())
+    if json_:
+        print_json({"cards": [asdict(card) | {"id": card.device_id} for card in cards]})
+        return
+    rows = [
+        [
+            card.device_id,
+            card.name,
+            f"{size(card.memory_bytes)} ({card.memory_known})",
+            card.capability,
+            str(card.sm_count),
+            f"{size(card.libraries.context)} ({card.context_known})",
+        ]
+        for card in cards
+    ]
+    print_table(["device", "card", "memory", "capability", "SMs", "CUDA context"], rows)
 
 
 def environment_report(environment: Environment) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def export(
         raise InvalidSpec(
             f"{'--json says what was written, so it' if json_ else f'format {format_}'} needs --output FILE"
         )
+    if format_ not in FORMATS:
+        raise InvalidSpec(f"format {format_!r} is not known; there is {', '.join(FORMATS)}")
     home = open_home()
     run_ids = Store(home).resolve(run)
     data = exported(format_, [home.run(run_id) for run_id in run_ids])

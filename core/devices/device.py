@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-DeviceKind = Literal["cuda", "cpu"]
+DeviceKind = Literal["cuda", "cpu", "simulated"]
 
 
 @dataclass(frozen=True)
 class Device:
     """A place where a run can execute.
 
-    `id` is what a stored RunSpec carries: `cpu`, or `cuda:<uuid>`, since NVML's order of cards is not CUDA's.
+    `id` is what a stored RunSpec carries: `cpu`, `cuda:<uuid>` (NVML's order of cards is not CUDA's), or `sim:<card>`.
     """
 
     id: str

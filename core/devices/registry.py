@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from core.devices.device import Device, Meter
 from core.devices.host import HostMeter, host_device
 from core.devices.nvml import Nvml, NvmlUnavailable
+from core.spec.cards import CARDS_VARIABLE, PREFIX, find_card
 from core.spec.errors import NoSuchDevice
 
 AUTO = "auto"
@@ -25,10 +28,12 @@ class Devices:
         object.__setattr__(self, "cuda", tuple(device for device in self.found if device.kind == "cuda"))
 
     def find(self, name: str) -> Device:
-        """The device that `name` means: auto, cpu, cuda, cuda:<index> or cuda:<uuid>.
+        """The device that `name` means: auto, cpu, cuda, cuda:<index>, cuda:<uuid> or sim:<card>.
 
         Raises NoSuchDevice, saying what there is.
         """
+        if name.startswith(PREFIX):
+            return simulated_device(name)
         if name == AUTO:
             return self.cuda[0] if self.cuda else self.found[-1]
         if name == "cpu":
@@ -56,6 +61,18 @@ def list_devices(nvml: Nvml | None = None) -> Devices:
     finally:
         if nvml is None:
             session.close()
+
+
+def simulated_device(name: str) -> Device:
+    """A card of the catalogue, or one that was calibrated here. Raises NoSuchDevice, offering the nearest."""
+    card = find_card(name, calibrated_cards())
+    return Device(card.device_id, "simulated", card.name, card.memory_bytes)
+
+
+def calibrated_cards() -> Path | None:
+    """The folder of cards that were measured on this machine, where there is one."""
+    folder = os.environ.get(CARDS_VARIABLE)
+    return Path(folder) if folder else None
 
 
 def open_meter(device: Device, nvml: Nvml | None = None) -> Meter:

@@ -42,12 +42,28 @@ def outside_pool(trace: Trace, t_ns: int) -> Outside | None:
         terms = {"non_torch": int(device - baseline - reserved), "other_processes": baseline}
         return Outside(terms, ("the driver does not tell who holds what: non-torch is what the card's use grew by",))
     terms = {"other_processes": int(others or 0), "driver": int(device - process - (others or 0))}
+    if trace.simulated:
+        return Outside(terms | _simulated(trace, moment))
     return Outside(terms | _inside_process(trace, moment, int(process - reserved)))
 
 
 def _moment(samples: Series, t_ns: int) -> int:
     at = int(np.searchsorted(samples.t_ns, t_ns, side="right")) - 1
     return int(samples.t_ns[max(at, 0)])
+
+
+LIBRARIES = {"CUDA context": "cuda_context", "NCCL": "nccl", "DeepSpeed workspace": "deepspeed_workspace"}
+"""What a simulation calls them, and the category; everything else is `libraries`."""
+
+
+def _simulated(trace: Trace, t_ns: int) -> dict[str, int]:
+    """A simulation knows what it took, and when."""
+    terms: dict[str, int] = {}
+    for taken in (trace.result.get("simulated") or {}).get("outside", []):
+        if taken["t_ns"] <= t_ns:
+            key = LIBRARIES.get(taken["name"], "libraries")
+            terms[key] = terms.get(key, 0) + int(taken["bytes"])
+    return terms
 
 
 def _inside_process(trace: Trace, t_ns: int, non_torch: int) -> dict[str, int]:

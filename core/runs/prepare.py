@@ -45,13 +45,11 @@ def prepare(matrix: Matrix, settings: Settings, devices: Devices | None = None, 
 
 
 def _card_bytes(spec: RunSpec, devices: Devices) -> int | None:
-    return devices.find(spec.device).total_bytes if spec.device.startswith("cuda:") else None
+    return devices.find(spec.device).total_bytes if spec.device != "cpu" else None
 
 
 def _placed(spec: RunSpec, devices: Devices) -> RunSpec:
     """The spec with its device as it is stored: `cuda:0` means a card by its place, a run has to name the card."""
-    if spec.device.startswith("sim:"):
-        return spec
     return spec.replace(device=devices.find(spec.device).id)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.spec.architecture import DTYPE_BYTES, Architecture
+from core.spec.cards import PREFIX
 from core.spec.errors import InvalidSpec, NotAvailable
 from core.spec.model_source import ModelSource
 from core.spec.run_spec import RunSpec
@@ -27,10 +28,12 @@ class Machine:
     card_bytes: int | None = None
 
 
-NOT_YET: tuple[tuple[Callable[[RunSpec], bool], str], ...] = (
-    (lambda s: s.device.startswith("sim:"), "simulated cards are not available yet; use --device cpu or a GPU"),
+NOT_SIMULATED: tuple[tuple[Callable[[RunSpec], bool], str], ...] = (
+    (lambda s: s.engine != "transformers", "engine=deepspeed"),
+    (lambda s: s.attn_implementation == "flash_attention_2", "attn_implementation=flash_attention_2"),
+    (lambda s: s.cache_implementation == "quantized", "cache_implementation=quantized"),
 )
-"""Fields whose engine comes later: refused by name, never ignored."""
+"""What has no model yet: refused by name on a simulated card, never given a wrong number."""
 
 
 def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = False) -> list[str]:
@@ -38,9 +41,8 @@ def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = Fa
 
     Raises NotAvailable for what this version does not execute, InvalidSpec for what cannot work.
     """
-    for wanted, message in NOT_YET:
-        if wanted(spec):
-            raise NotAvailable(message)
+    if spec.device.startswith(PREFIX):
+        _simulated(spec, source)
     if spec.attn_implementation == "flash_attention_2" and spec.device == "cpu":
         raise InvalidSpec("attn_implementation=flash_attention_2 has no CPU kernels; use sdpa or eager")
     if spec.engine == "deepspeed":
@@ -58,6 +60,14 @@ def check(spec: RunSpec, source: ModelSource, machine: Machine, force: bool = Fa
         if spec.device == "cpu" and not force:
             _fits_the_machine(spec, source, architecture, machine)
     return warnings
+
+
+def _simulated(spec: RunSpec, source: ModelSource) -> None:
+    for wanted, what in NOT_SIMULATED:
+        if wanted(spec):
+            raise NotAvailable(f"{what} is not simulated yet; change it, or run on a GPU")
+    if source.config.get("quantization_config"):
+        raise NotAvailable(f"{spec.model} has quantised weights, which are not simulated yet; run it on a GPU")
 
 
 def _deepspeed(spec: RunSpec) -> None:

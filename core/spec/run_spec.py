@@ -123,7 +123,9 @@ class RunSpec(BaseModel):
     num_beams: Annotated[int, Field(ge=1, le=1000), _about("Work", "Beams of a beam search.")] = 1
     do_sample: Annotated[bool, _about("Work", "Sample instead of taking the likeliest token.", common=True)] = False
     temperature: Annotated[float | None, Field(gt=0, le=1000), _about("Work", "Sampling temperature.")] = None
-    top_k: Annotated[Count | None, _about("Work", "Sample among the k likeliest tokens.")] = None
+    top_k: Annotated[
+        int | None, Field(ge=0), _about("Work", "Sample among the k likeliest tokens; 0 among all of them.")
+    ] = None
     top_p: Annotated[
         float | None, Field(gt=0, le=1), _about("Work", "Sample among tokens of this probability mass.")
     ] = None

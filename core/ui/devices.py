@@ -7,9 +7,10 @@ from collections import Counter
 import streamlit as st
 
 from core.devices.device import Device
-from core.devices.registry import list_devices, open_meter
+from core.devices.registry import calibrated_cards, list_devices, open_meter
 from core.plots.units import size
 from core.runs.rows import RunRow
+from core.spec.cards import all_cards
 from core.spec.errors import NoSuchDevice
 
 
@@ -24,8 +25,14 @@ def device_lines(queue: list[RunRow]) -> None:
             "memory": st.column_config.ProgressColumn("memory in use", min_value=0.0, max_value=1.0, format="percent"),
         },
     )
+    cards = len(all_cards(calibrated_cards()))
     if devices.no_cuda_reason:
-        st.info(f"No GPU: {devices.no_cuda_reason}. Runs on the CPU work the same way.", icon=":material/info:")
+        st.info(
+            f"No GPU: {devices.no_cuda_reason}. Runs on the CPU work the same way, and {cards} cards can be simulated.",
+            icon=":material/info:",
+        )
+    else:
+        st.caption(f"{cards} more cards can be simulated, without a GPU.")
 
 
 def _line(device: Device, queue: list[RunRow]) -> dict[str, object]:

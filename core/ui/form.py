@@ -6,8 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from core.devices.registry import list_devices
+from core.devices.registry import calibrated_cards, list_devices
 from core.runs.settings import Settings
+from core.spec.cards import all_cards
 from core.spec.fields import FIELDS, SpecField
 from core.spec.presets import preset_names
 
@@ -85,7 +86,8 @@ def _options(field: SpecField, settings: Settings) -> list[str]:
     if field.name == "model":
         return list(preset_names())
     if field.name == "device":
-        return [*(f"cuda:{device.index}" for device in list_devices().cuda), "cpu"]
+        real = [*(f"cuda:{device.index}" for device in list_devices().cuda), "cpu"]
+        return [*real, *(card.device_id for card in all_cards(calibrated_cards()))]
     if field.name == "environment":
         return ["default", *settings.environments]
     return [] if field.default in (None, "") else [_shown(field.default)]

@@ -22,6 +22,7 @@ class Cpu:
 
     type = "cpu"
     name = "cpu"
+    has_data = True  # a simulated card has none
 
     def start(self) -> None:
         pass  # nothing to create
@@ -50,6 +51,7 @@ class Cuda:
 
     type = "cuda"
     name = "cuda:0"
+    has_data = True
 
     def __init__(self, uuid: str | None = None) -> None:
         self._uuid = uuid

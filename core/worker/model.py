@@ -120,4 +120,4 @@ def _built_on(device: Device, placement: str) -> Iterator[None]:
 
 def _initialised(device: Device, placement: str, seed: int) -> contextlib.AbstractContextManager[Any]:
     on_device = placement == "device" and device.type != "cpu"
-    return contextlib.nullcontext() if on_device else TiledFill(seed)
+    return contextlib.nullcontext() if on_device or not device.has_data else TiledFill(seed)

@@ -144,7 +144,7 @@ def test_a_bad_model_folder_is_one_line_and_exit_code_2(tmp_path: Path, name: st
         ("run --model llama-3.1-70b --device cpu", "--force"),
         ("run --model gpt2 --device cpu --batch-size " + ",".join(map(str, range(1, 502))), "501"),
         ("run --model gpt2 --device cpu --engine deepspeed --kernel-inject true", "needs a GPU"),
-        ("run --model gpt2 --device sim:rtx-a6000", "not available yet"),
+        ("run --model gpt2 --device sim:rtx-a600", "did you mean sim:rtx-a6000"),
         ("run", "--model"),
         ("show aaaaaa-1", "aaaaaa-1"),
         ("export aaaaaa-1 --format xls", "xls"),

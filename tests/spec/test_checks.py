@@ -49,12 +49,14 @@ def test_generate_with_gradients_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"device": "sim:rtx-a6000"}, "simulated cards are not available yet; use --device cpu or a GPU"),
+        ({"engine": "deepspeed"}, "engine=deepspeed is not simulated yet"),
+        ({"attn_implementation": "flash_attention_2"}, "flash_attention_2 is not simulated yet"),
+        ({"cache_implementation": "quantized"}, "cache_implementation=quantized is not simulated yet"),
     ],
 )
-def test_what_is_not_available_yet_says_so(fields: dict[str, Any], message: str) -> None:
+def test_what_is_not_simulated_yet_says_so(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(NotAvailable, match=message):
-        checked(**fields)
+        checked(device="sim:rtx-a6000", **fields)
 
 
 def test_flash_attention_has_no_cpu_kernels() -> None:

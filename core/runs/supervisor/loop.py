@@ -25,6 +25,7 @@ from core.runs.supervisor.holding import end_holder, holder_ready
 from core.runs.supervisor.job import Job, adopted
 from core.runs.supervisor.leases import Leases
 from core.runs.supervisor.processes import end_tree, start_holder, start_sampler, start_worker, worker_environment
+from core.spec.cards import PREFIX
 from core.spec.errors import JobFailed, VramscopeError
 
 logger = logging.getLogger(__name__)
@@ -111,7 +112,6 @@ class Supervisor:
         folder = job.folder
         try:
             device = list_devices().find(job.device)
-            meter = open_meter(device)
             job.status = replace(
                 job.status,
                 state="starting",
@@ -121,7 +121,7 @@ class Supervisor:
                     "id": device.id,
                     "name": device.name,
                     "total_bytes": device.total_bytes,
-                    "baseline_used": meter.read().device_used,
+                    "baseline_used": 0 if device.kind == "simulated" else open_meter(device).read().device_used,
                 },
             )
             self._record(folder, job.status)
@@ -151,16 +151,19 @@ class Supervisor:
         """Sampler first, so that its baseline is the card without the worker. Raises what starting a process raises."""
         folder = job.folder
         environment = self.settings.environment(job.spec["environment"])
-        job.sampler = start_sampler(folder, job.device, job.spec["record_interval_ms"])
+        simulated = job.device.startswith(PREFIX)
+        if not simulated:
+            job.sampler = start_sampler(folder, job.device, job.spec["record_interval_ms"])
         job.worker = start_worker(
             folder,
             environment.interpreter or sys.executable,
             worker_environment(job.spec, folder.run_id, environment.overlays),
+            "core.simulate" if simulated else "core.worker",
         )
         job.pid = job.worker.pid
         job.create_time = psutil.Process(job.pid).create_time()
         write_json(folder.worker, {"pid": job.pid, "create_time": job.create_time, "started_ns": time.monotonic_ns()})
-        job.status = replace(job.status, state="running", sampler_pid=job.sampler.pid)
+        job.status = replace(job.status, state="running", sampler_pid=job.sampler.pid if job.sampler else None)
         self._record(folder, job.status)
         self.jobs[folder.run_id] = job
 

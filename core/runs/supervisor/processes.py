@@ -14,6 +14,7 @@ import psutil
 
 from core.runfolder.layout import RUN_TAG, RunFolder
 from core.runs.start import PROJECT_ROOT
+from core.spec.cards import CARDS_VARIABLE, PREFIX
 
 PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "CUDA_HOME",
@@ -41,17 +42,21 @@ def worker_environment(spec: Mapping[str, Any], run_id: str, overlays: tuple[str
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    if spec.get("allocator"):
+    if CARDS_VARIABLE in os.environ:
+        environment[CARDS_VARIABLE] = os.environ[CARDS_VARIABLE]
+    if spec.get("allocator") and not device.startswith(PREFIX):  # a simulation has a model of it
         # the name that torch 2.9 and later prefer, and the one that all read
         environment |= {"PYTORCH_ALLOC_CONF": spec["allocator"], "PYTORCH_CUDA_ALLOC_CONF": spec["allocator"]}
     return environment
 
 
-def start_worker(folder: RunFolder, interpreter: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def start_worker(
+    folder: RunFolder, interpreter: str, environment: dict[str, str], module: str = "core.worker"
+) -> subprocess.Popen[bytes]:
     """Popen, not multiprocessing: that would execute the caller's script again. In a session of its own."""
     with folder.stdout.open("ab") as out, folder.stderr.open("ab") as err:
         return subprocess.Popen(
-            [interpreter, "-m", "core.worker", str(folder.root)],
+            [interpreter, "-m", module, str(folder.root)],
             cwd=folder.root,
             env=environment,
             stdin=subprocess.DEVNULL,
