@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from core.runfolder.modules import ROOT
 from core.simulate.card import HOST, SimulatedCard
+from core.simulate.deepspeed import patched, taken_over
 from core.simulate.errors import NotSimulated
 from core.simulate.extend import LEAST, extended
 from core.simulate.gpu import Gpu
@@ -40,6 +41,7 @@ class Traced:
     model: dict[str, Any] = field(default_factory=dict)
     tensors: list[tuple[str, str, int, int]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    deepspeed: dict[str, Any] | None = None
     extended_steps: int = 0
 
 
@@ -67,8 +69,6 @@ def _passes_after_the_first(spec: Mapping[str, Any]) -> int:
 def _check(spec: Mapping[str, Any]) -> None:
     if spec["attn_implementation"] == "flash_attention_2":
         raise NotSimulated("attn_implementation=flash_attention_2 is not simulated yet; use sdpa, or a GPU")
-    if spec["engine"] != "transformers":
-        raise NotSimulated(f"engine={spec['engine']} is not simulated yet; use engine=transformers, or a GPU")
 
 
 def _run(
@@ -83,17 +83,22 @@ def _run(
         mode = CardMode(
             gpu, stream, outside, lambda: type(unwrapped(model)).__name__ if model is not None else "the model"
         )
+        if spec["engine"] == "deepspeed":
+            patched(patches, mode, spec)
         patches.set(functional, "scaled_dot_product_attention", CardAttention(mode, gpu))
         with mode:
             stream.mark("phase", "device context")
             outside.context()
-            if spec["wrap"] == "ddp":
+            if spec["wrap"] == "ddp" or spec["engine"] == "deepspeed":
                 stream.mark("phase", "process group")
                 start_process_group(device)
             stream.mark("phase", "load")
             torch.manual_seed(int(spec["seed"]))
             model = _loaded(spec, source, config_folder, device, traced.warnings)
             traced.model = describe_model(model)
+            if spec["engine"] == "deepspeed":
+                stream.mark("phase", "engine")
+                model, traced.deepspeed = taken_over(model, spec, device, traced.warnings)
             traced.tensors = _tensors(model, mode)
             if spec["wrap"] == "ddp":
                 stream.mark("phase", "wrap")

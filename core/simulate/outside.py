@@ -38,6 +38,10 @@ class Outside:
     def cublas(self) -> None:
         self._load("cuBLAS", self._libraries.cublas)
 
+    def deepspeed_cublas(self) -> None:
+        """DeepSpeed's inference context has a cuBLAS handle beside torch's (recorded: gallery/ddppuzzle)."""
+        self._load("cuBLAS of DeepSpeed", self._libraries.cublas)
+
     def cudnn(self) -> None:
         self._load("cuDNN", self._libraries.cudnn)
 

@@ -10,8 +10,10 @@ from core.simulate.allocator.driver import Driver
 from core.simulate.allocator.errors import OutOfMemory
 from core.simulate.allocator.expandable import ExpandableAllocator
 from core.simulate.allocator.settings import AllocatorSettings
+from core.simulate.allocator.sizes import round_up
 from core.simulate.outside import PAGE, PLAN_ROOM
 from core.simulate.stream import Mark, Stream
+from core.spec.deepspeed_workspace import Workspace, workspace
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Replay:
     outside: list[tuple[int, str, int]] = field(default_factory=list)
     failure: Failure | None = None
     numbers: list[int] = field(default_factory=list)  # of the allocations that got memory, in order
+    workspace: dict[str, int] | None = None
     alloc_positions: list[int] = field(default_factory=list)  # theirs among the events
     last_position: int = 0
 
@@ -73,6 +76,14 @@ def replay(stream: Stream, *, total: int, free: int, settings: AllocatorSettings
                 done.failure = _outside_failure(mark, driver)
                 break
             done.outside.append((position, mark.name, mark.size))
+        elif mark.kind == "workspace" and stream.workspace is not None:
+            found = workspace(driver.free, **stream.workspace._asdict())
+            size = round_up(found.size, PAGE)
+            if found.tokens <= 0 or not driver.take(size):
+                done.failure = _workspace_failure(mark, driver, found)
+                break
+            done.outside.append((position, mark.name, size))
+            done.workspace = {"free_bytes": driver.free + size, "taken_bytes": size, "tokens": found.tokens}
         elif mark.kind == "plan":
             plans += mark.size
             if plans > PAGE:
@@ -120,6 +131,12 @@ def _failed_at(stream: Stream, position: int, number: int) -> int:
                 return position + offset
             seen += 1
     return len(stream.events)
+
+
+def _workspace_failure(mark: Mark, driver: Driver, found: Workspace) -> Failure:
+    """GenWorkSpace's own words (csrc/transformer/inference/includes/inference_context.h)."""
+    message = f"Workspace can't be allocated: {driver.free} bytes are free, {found.tokens} tokens would fit"
+    return Failure(mark.position, None, message, None, found.size, "exception", driver.free)
 
 
 def _outside_failure(mark: Mark, driver: Driver) -> Failure:

@@ -40,6 +40,8 @@ def simulate(document: dict[str, Any], folder: RunFolder, report: Report, t0_ns:
         history={"entries": len(traced.stream.events), "truncated": False},
         simulated=facts(traced, done, times),
     )
+    if traced.deepspeed is not None:
+        report.set(deepspeed=_deepspeed(traced.deepspeed, done))
     if done.failure is not None:
         report.set(outcome=_outcome(done), error=_error(traced, done))
 
@@ -55,6 +57,19 @@ def replayed(spec: dict[str, Any], traced: Traced, card: Card) -> Replay:
     """capacity_mib is what is free before the process starts; without it all of the card is."""
     free = int(spec["capacity_mib"]) * MIB if spec["capacity_mib"] is not None else card.memory_bytes
     return replay(traced.stream, total=card.memory_bytes, free=free, settings=parse_settings(spec["allocator"]))
+
+
+def _deepspeed(facts: dict[str, Any], done: Replay) -> dict[str, Any]:
+    """As a worker reports it; what DeepSpeed would print is known without its printing it."""
+    taken = done.workspace
+    banner = {
+        "free_bytes": taken["free_bytes"],
+        "requested_bytes": taken["taken_bytes"],
+        "max_tokens": taken["tokens"],
+        "lines": [],
+    } if taken else None  # fmt: skip
+    workspace = {"free_bytes": taken["free_bytes"], "taken_bytes": taken["taken_bytes"]} if taken else None
+    return {**facts, "workspace": workspace, "banner": banner}
 
 
 def _outcome(done: Replay) -> str:

@@ -28,14 +28,27 @@ class Mark(NamedTuple):
     """Something that happens between two events: before the event number `position`.
 
     kind: `phase` (a phase of that name begins), `step` (a forward pass after the first one begins), `outside` (`size`
-    bytes are taken from the driver outside the pool), `plan` (`size` bytes of code are made), `empty_cache`, `end` (the
-    job is done).
+    bytes are taken from the driver outside the pool), `plan` (`size` bytes of code are made), `workspace` (DeepSpeed
+    takes its own), `empty_cache`, `end` (the job is done).
     """
 
     position: int
     kind: str
     name: str = ""
     size: int = 0
+
+
+class WorkspaceRequest(NamedTuple):
+    """What DeepSpeed's workspace is sized by, beside the memory that is free then (core.spec.deepspeed_workspace)."""
+
+    batch_size: int
+    hidden_size: int
+    heads: int
+    layers: int
+    dtype: str
+    max_out_tokens: int
+    tp_size: int
+    external_cache: bool
 
 
 @dataclass
@@ -52,6 +65,7 @@ class Stream:
     varying: dict[int, Varying] = field(default_factory=dict)
     lasting: set[int] = field(default_factory=set)
     marks: list[Mark] = field(default_factory=list)
+    workspace: WorkspaceRequest | None = None
     closed: bool = False
 
     def take(self, size: int, place: int) -> int:

@@ -29,7 +29,6 @@ class Machine:
 
 
 NOT_SIMULATED: tuple[tuple[Callable[[RunSpec], bool], str], ...] = (
-    (lambda s: s.engine != "transformers", "engine=deepspeed"),
     (lambda s: s.attn_implementation == "flash_attention_2", "attn_implementation=flash_attention_2"),
     (lambda s: s.cache_implementation == "quantized", "cache_implementation=quantized"),
 )

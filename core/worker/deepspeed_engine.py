@@ -32,7 +32,7 @@ def check_deepspeed(spec: dict[str, Any], device: Device) -> None:
 
 
 class DeepSpeedEngine:
-    """One `init_inference`. Jobs run its module, as DeepSpeed's own `generate` does."""
+    """One `init_inference`. Jobs run its module, as DeepSpeed's own `generate` does. `facts`: what it did so far."""
 
     needs_process_group = True  # DeepSpeed would start one from the environment of a launcher that is not there
 
@@ -44,7 +44,7 @@ class DeepSpeedEngine:
         self._device = device
         self._warnings = warnings
         self._engine: Any = None
-        self._facts: dict[str, Any] = {"effective_dtype": None, "layers_replaced": None, "op": None, "workspace": None}
+        self.facts: dict[str, Any] = {"effective_dtype": None, "layers_replaced": None, "op": None, "workspace": None}
 
     def build(self, recorder: PhaseRecorder) -> None:
         """Build the op in a phase of its own, where kernels are injected on a card."""
@@ -66,7 +66,7 @@ class DeepSpeedEngine:
             self._device.synchronize()
         module = self._engine.module
         replaced = count_replaced(module)
-        self._facts = {
+        self.facts = {
             "effective_dtype": effective_dtype(module),
             "layers_replaced": replaced,
             "op": self._op(),
@@ -86,7 +86,7 @@ class DeepSpeedEngine:
             reset()
 
     def report(self, stdout_log: Path) -> dict[str, Any] | None:
-        return {**self._facts, "banner": read_banner(stdout_log)}
+        return {**self.facts, "banner": read_banner(stdout_log)}
 
     def release(self) -> None:
         """Give the workspace back to the driver."""
@@ -109,7 +109,7 @@ class DeepSpeedEngine:
                 return take(*args)
             finally:
                 taken = free - torch.cuda.mem_get_info()[0]
-                self._facts["workspace"] = {"free_bytes": free, "taken_bytes": taken}
+                self.facts["workspace"] = {"free_bytes": free, "taken_bytes": taken}
 
         workspace.allocate_workspace_func = watched
 

@@ -49,7 +49,6 @@ def test_generate_with_gradients_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"engine": "deepspeed"}, "engine=deepspeed is not simulated yet"),
         ({"attn_implementation": "flash_attention_2"}, "flash_attention_2 is not simulated yet"),
         ({"cache_implementation": "quantized"}, "cache_implementation=quantized is not simulated yet"),
     ],

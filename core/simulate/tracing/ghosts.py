@@ -29,7 +29,7 @@ class Ghosts:
         self._idents: dict[Any, Ident] = {}
         self._attributes: dict[torch.device, dict[str, Any]] = {}
 
-    def new(self, shape: Any, stride: Any, dtype: torch.dtype, device: torch.device, ident: Ident) -> FakeTensor:
+    def new(self, shape: Any, stride: Any, dtype: torch.dtype, device: torch.device, ident: Ident | None) -> FakeTensor:
         """A tensor with a storage of its own."""
         return self._dress(torch.empty_strided(shape, stride, dtype=dtype, device="meta"), device, ident)
 

@@ -126,6 +126,15 @@ class CardMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lea
             self._workspaces.add(name)
             self.stream.lasting.add(self.take(size, name))
 
+    def without_memory(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """A tensor on the card in memory that is not of PyTorch's pool."""
+        strides = [1]
+        for size in reversed(shape[1:]):
+            strides.insert(0, strides[0] * size)
+        made = self._ghosts.new(shape, tuple(strides), dtype, torch.device("cuda", 0), None)
+        self._ghosts.ident(made)
+        return made
+
     # ---- dispatch
 
     def __torch_dispatch__(  # noqa: PLR0912 - the one place where everything passes, kept flat for its speed
