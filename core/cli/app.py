@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from core.cli import devices, export, inspect, manage, run, serve
+from core.cli import devices, diagnose, export, inspect, manage, run, serve
 from core.spec.errors import VramscopeError
 
 BAD_INPUT = 2
@@ -25,6 +25,7 @@ app.command("doctor")(devices.doctor)
 app.command("ls")(inspect.ls)
 app.command("show")(inspect.show)
 app.command("compare")(inspect.compare)
+app.command("diagnose", context_settings={"max_content_width": 110})(diagnose.command())
 app.command("export")(export.export)
 app.command("cancel")(manage.cancel_runs)
 app.command("reindex")(manage.reindex)

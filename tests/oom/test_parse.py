@@ -96,8 +96,8 @@ def test_ranks_glued_together_are_found_in_order() -> None:
         ),
         (
             "[E] 1: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)\n"
-            "[W] Requested amount of GPU memory (4429185024 bytes) could not be allocated. There may not be enough free "
-            "memory for allocation to succeed.",
+            "[W] Requested amount of GPU memory (4429185024 bytes) could not be allocated. There may not be enough "
+            "free memory for allocation to succeed.",
             "tensorrt",
             4429185024,
             None,
