@@ -12,6 +12,7 @@ import typer
 from core.cli.options import with_spec_flags
 from core.cli.output import JsonFlag, print_json
 from core.oom import diagnose, facts_from
+from core.oom.diagnosis import NOTHING_FOUND
 from core.oom.markdown import plain_text
 from core.spec.errors import InvalidSpec
 
@@ -46,6 +47,8 @@ def explain(
     diagnosis = diagnose(_read(file), facts_from(hints))
     if json_:
         print_json(diagnosis.document())
+        if not diagnosis.errors:
+            print(NOTHING_FOUND, file=sys.stderr)
     else:
         print(plain_text(diagnosis))
 

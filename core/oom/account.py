@@ -72,6 +72,15 @@ def account(error: OomError, facts: Facts) -> Holders:
     return Holders(total, error.free_bytes, tensors, cache, non_torch, held, unaccounted, own_in_list)
 
 
+def cublas_workspace_bytes(setting: str = ":4096:2:16:8") -> int:
+    """What CUBLAS_WORKSPACE_CONFIG asks for: pairs of KiB and count; the default is PyTorch's below Hopper, 8.125 MiB.
+
+    Source: aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize.
+    """
+    figures = [int(part) for part in setting.split(":") if part]
+    return sum(kib * count for kib, count in zip(figures[::2], figures[1::2], strict=True)) * 1024
+
+
 def context_bytes(device_used: int, tensors: int) -> int:
     """What a process holds beside its tensors of `tensors` bytes in one block: the CUDA context and its kernels."""
     return device_used - rounded(tensors)

@@ -98,7 +98,11 @@ def diagnose(text: str, facts: Facts | None = None) -> Diagnosis:
     """What `text` says went wrong. Never raises for what a text or a fact holds; no error found is an empty answer."""
     pasted = Pasted(text)
     errors = parse(pasted)
-    whole = (facts or Facts()).or_else(read_facts(text, pasted.squeezed)) if errors else facts or Facts()
+    whole = (
+        (facts or Facts()).or_else(read_facts(text, errors[0].span[0], errors[-1].span[1]))
+        if errors
+        else facts or Facts()
+    )
     explanations: list[Explanation] = []
     for error in _worth_explaining(errors):
         explanations += _explain(error, text, whole, errors)

@@ -107,7 +107,7 @@ def _by_kind(shapes: Mapping[str, tuple[int, ...]] | None) -> dict[str, tuple[in
 
 
 def _usual_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """For a family without a table: what nearly every decoder has. 4 x hidden is a plain feed-forward, else a gated one."""
+    """For a family without a table: what most decoders have. 4 x hidden is a plain feed-forward, else a gated one."""
     hidden, inner = architecture.hidden, _intermediate(architecture)
     query, keys = architecture.heads * architecture.head_dim, architecture.kv_heads * architecture.head_dim
     gate = {} if inner == 4 * hidden else {"layers.*.mlp.gate.weight": (inner, hidden)}

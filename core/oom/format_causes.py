@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from core.oom.account import cublas_workspace_bytes
 from core.oom.case import Case, Cause
 from core.oom.error import OomError
 from core.plots.units import size
@@ -49,6 +50,10 @@ def format_causes(case: Case) -> Iterator[Cause]:
                 "cuBLAS takes its handle and workspace beside PyTorch's pool; who filled the card "
                 "is not said. NOT_INITIALIZED can also be an earlier fault of a kernel.",
             )
+    elif kind == "memory_summary" and case.error.allocated_bytes == cublas_workspace_bytes():
+        yield Cause(
+            "cublas_workspace", 70, "Just what PyTorch keeps for cuBLAS (8.125 MiB) is allocated: it is no leak."
+        )
     elif kind == "cuda_driver":
         yield Cause(
             "driver_contiguity_or_address_space",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from core.oom.facts import Facts, facts_from
 from core.oom.known import find_model
+from core.oom.paste import Pasted
 
-WINDOW = 200_000
-"""Characters around the errors that are read: a traceback and the command above it."""
+BEFORE, AFTER, MOST = 16_000, 2_000, 24_000
+"""Characters around the errors that are read: a traceback and the command above it, and all that is read at most."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,12 @@ ENGINES = (
 )
 
 _FLAGS = {
-    "batch_size": r"(?:--)?(?:per_device_\w{1,8}_)?batch[_-]?size[= :]{1,3}(\d{1,7})\b",
-    "prompt_tokens": r"(?:--)?(?:prompt[_-](?:tokens|length)|input[_-]len|max_prompt_length)[= :]{1,3}(\d{1,8})\b",
-    "new_tokens": r"(?:--)?(?:new[_-]tokens|max_new_tokens|output[_-]len)[= :]{1,3}(\d{1,8})\b",
-    "max_seq_len": r"(?:--)?(?:max_seq_len|max-model-len|max_model_len|max_length|n_ctx)[= :]{1,3}(\d{1,8})\b",
-    "tp_size": r"(?:--)?(?:tensor[_-]parallel[_-]size|tp[_-]size|mp_size)[= :]{1,3}(\d{1,4})\b",
-    "num_beams": r"(?:--)?num[_-]beams[= :]{1,3}(\d{1,4})\b",
+    "batch_size": r"batch[_-]?size[= :]{1,3}(\d{1,7})\b",
+    "prompt_tokens": r"(?:prompt[_-](?:tokens|length)|input[_-]len|max_prompt_length)[= :]{1,3}(\d{1,8})\b",
+    "new_tokens": r"(?:new[_-]tokens|max_new_tokens|output[_-]len)[= :]{1,3}(\d{1,8})\b",
+    "max_seq_len": r"(?:max_seq_len|max-model-len|max_model_len|max_length|n_ctx)[= :]{1,3}(\d{1,8})\b",
+    "tp_size": r"(?:tensor[_-]parallel[_-]size|tp[_-]size|mp_size)[= :]{1,3}(\d{1,4})\b",
+    "num_beams": r"num[_-]beams[= :]{1,3}(\d{1,4})\b",
     "max_out_tokens": r"max_out_tokens[= :]{1,3}(\d{1,8})\b",
     "dtype": r"(?:torch_dtype|dtype)[= :]{1,3}[\"']?(?:torch\.)?(bfloat16|float16|float32|half|bf16|fp16|fp32)\b",
     "attn_implementation": r"attn_implementation[= :]{1,3}[\"']?(eager|sdpa|flash_attention_2)\b",
@@ -101,23 +102,25 @@ _MODEL = re.compile(
     r"|\bmodel(?:_name|_id|_path|_name_or_path)?\s{0,4}[=:]\s{0,4}[\"'])([\w./\\:-]{2,200})"
 )
 _VERSION = re.compile(
-    r"\b(torch|transformers|deepspeed)(?:[ _-]?version)?(?:==|[ :=]{1,3})v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)", re.I
+    r"\b(torch|transformers|deepspeed)(?:[ _-]?version)?(?:==|[ :=]{1,3})v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)"
 )
-_COMPILED = {name: re.compile(pattern, re.I) for name, pattern in _FLAGS.items()}
+_COMPILED = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
 
 
-def read_facts(text: str, squeezed: str) -> Facts:
-    """What the end of `text` tells. A value that stands there several times counts as it stands last."""
-    part, close = text[-WINDOW:], squeezed[-WINDOW:]
+def read_facts(text: str, first: int, last: int) -> Facts:
+    """What `text` tells around its errors, which begin at `first` and end at `last`. The last word on a fact counts."""
+    end = min(len(text), last + AFTER)
+    part = text[max(0, first - BEFORE, end - MOST) : end]
+    close, lower = Pasted(part).squeezed, part.lower()
     given: dict[str, object] = {}
     for name, pattern in _COMPILED.items():
-        for match in pattern.finditer(part):
+        for match in pattern.finditer(lower):
             given[name] = match[1]
     models = [match[1] for match in _MODEL.finditer(part)]
     known = [name for name in models if find_model(name)]
     if known:
         given["model"] = known[-1]
-    given["versions"] = {match[1].lower(): match[2] for match in _VERSION.finditer(part)}
+    given["versions"] = {match[1]: match[2] for match in _VERSION.finditer(lower)}
     given["engine"] = next((engine for mark, engine in ENGINES if mark in close), None)
     if "kernel_inject=true" in close or "replace_with_kernel_inject=true" in close:
         given["kernel_inject"] = True

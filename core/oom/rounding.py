@@ -18,7 +18,7 @@ PAGE = 16 * 1024
 
 @dataclass(frozen=True)
 class Window:
-    """Tensors of more than `low` and at most `high` bytes; `asked` was printed. `coarse`: too wide to tell tensors apart."""
+    """Tensors of more than `low` and at most `high` bytes; `asked` was printed. `coarse`: too wide to tell much."""
 
     low: int
     high: int

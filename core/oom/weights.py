@@ -74,32 +74,27 @@ def _word(dims: Dims, size: int) -> str:
 
 
 @cache
-def _public() -> dict[str, Dims]:
-    return {model: dims_of(model, None) for model in known_configs() if model != "tiny-llama"}
+def _public() -> dict[int, list[Tensor]]:
+    """Weights of public models by their bytes; one for each shape, named after the models that have it."""
+    owners: dict[tuple[tuple[int, ...], str], dict[str, None]] = {}
+    first: dict[tuple[tuple[int, ...], str], Tensor] = {}
+    everything = Window(0, 2**50, False)
+    for model in known_configs():
+        dims = dims_of(model, None)
+        for tensor in weight_tensors(dims, Facts(), everything) if model != "tiny-llama" else ():
+            if " in one" not in tensor.name:
+                key = (tuple(sorted(tensor.shape)), tensor.dtype)
+                owners.setdefault(key, {})[model] = None
+                first.setdefault(key, tensor)
+    found: dict[int, list[Tensor]] = {}
+    for key, tensor in first.items():
+        models = list(owners[key])
+        of = ", ".join(models[:4]) + (f" and {len(models) - 4} more" if len(models) > 4 else "")
+        named = Tensor("weights", f"{tensor.name}, as in {of}", tensor.formula, key[0], tensor.dtype)
+        found.setdefault(named.bytes, []).append(named)
+    return found
 
 
 def fingerprints(window: Window) -> list[Tensor]:
-    """Weights of public models with exactly this many bytes, for a text that names no model: 86 MiB is a llama-7b's.
-
-    One for each shape, named after the models that have it.
-    """
-    if window.coarse:
-        return []
-    owners: dict[tuple[tuple[int, ...], str], list[str]] = {}
-    tensors: dict[tuple[tuple[int, ...], str], Tensor] = {}
-    for model, dims in _public().items():
-        for tensor in weight_tensors(dims, Facts(), Window(window.high - 1, window.high, False)):
-            if " in one" in tensor.name:
-                continue
-            key = (tuple(sorted(tensor.shape)), tensor.dtype)
-            owners.setdefault(key, []).append(model)
-            if key not in tensors or tensor.shape[0] < tensor.shape[-1]:
-                tensors[key] = tensor
-    found = []
-    for key, tensor in tensors.items():
-        models = list(dict.fromkeys(owners[key]))
-        of = ", ".join(models[:4]) + (f" and {len(models) - 4} more" if len(models) > 4 else "")
-        found.append(
-            Tensor("weights", f"{tensor.name}, as in {of}", tensor.formula, tuple(sorted(tensor.shape)), tensor.dtype)
-        )
-    return found
+    """Weights of public models with exactly this many bytes, for a text that names no model: 86 MiB is a llama-7b's."""
+    return [] if window.coarse else _public().get(window.high, [])
