@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint types unit
+.PHONY: help setup app test lint types unit fuzz
 
 help:  ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,3 +32,6 @@ types: setup  ## mypy --strict
 
 unit: setup  ## the tests
 	$(BIN)/python -m pytest
+
+fuzz: setup  ## 100,000 generated texts for core.oom's parser; takes some minutes
+	VRAMSCOPE_FUZZ=100000 $(BIN)/python -m pytest -p no:xdist -o addopts= -s tests/oom/test_hostile.py -k generated

@@ -27,7 +27,7 @@ def figure_causes(case: Case) -> Iterator[Cause]:
             90 if windows else 82,
             f"{size(held)} are held on a card of {size(total)}: the Windows driver moved the rest to system memory.",
         )
-    allowed, use = error.allowed_bytes, error.reserved_bytes or error.allocated_bytes
+    allowed, use = error.allowed_bytes, case.holders.reserved
     if allowed and use is not None and asked and error.backend != "mps" and use + asked > allowed:
         yield Cause(
             "memory_limit_set_by_user", 84, f"PyTorch may use {size(allowed)} here (set_per_process_memory_fraction)."

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from core.oom.account import cublas_workspace_bytes
 from core.oom.case import Case, Cause
+from core.oom.deepspeed import minimum_bytes
 from core.oom.error import OomError
 from core.plots.units import size
 
@@ -60,11 +61,11 @@ def format_causes(case: Case) -> Iterator[Cause]:
             36,
             "The driver's own call failed, as expandable_segments uses it; the text has no figures.",
         )
-    if case.error.not_values:
+    if set(case.error.not_values) - {"allowed_bytes"}:  # there it means no limit
         only = case.error.requested_bytes is None and case.error.free_bytes is None and not case.error.other_processes
         yield Cause(
             "value_not_available",
-            82 if only else 22,
+            82 if only else 45,
             "17179869184.00 GiB is 2^64 bytes: NVML does not know the figure here (WSL, MIG).",
         )
 
@@ -74,6 +75,7 @@ def _deepspeed(case: Case) -> Iterator[Cause]:
     if error.kind.startswith("deepspeed_banner"):
         tokens = error.numbers.get("tokens")
         each = f", {error.requested_bytes / tokens:,.0f} bytes a token" if tokens and error.requested_bytes else ""
+        each += _formula(case, tokens)
         yield Cause(
             "deepspeed_workspace",
             88,
@@ -99,14 +101,28 @@ def _deepspeed(case: Case) -> Iterator[Cause]:
         )
 
 
+def _formula(case: Case, tokens: int | None) -> str:
+    """The banner's figure, computed again, where model and batch give it to within a hundredth."""
+    workspace, asked = case.workspace, case.error.requested_bytes
+    if not (workspace and tokens and asked) or abs(workspace.size(tokens) - asked) > asked / 100:
+        return ""
+    return (
+        f" ({workspace.element_bytes} B × (activations {workspace.activations:,} + scratch {workspace.scratch:,} + "
+        f"keys and values {workspace.cache:,}))"
+    )
+
+
 def _is_minimum(error: OomError) -> bool:
     return error.kind == "deepspeed_minimum" and (error.free_bytes or 0) < (error.requested_bytes or 0)
 
 
 def _refused(error: OomError) -> str:
     if _is_minimum(error):
+        floor = minimum_bytes(0, error.free_bytes or 0)
+        scratch = (error.requested_bytes or 0) - floor
+        sums = f"{size(floor)} and batch × heads × max_out_tokens = {scratch:,} bytes" if scratch > 0 else "a floor"
         return (
-            f"The {size(error.requested_bytes)} are the least that has to be free (a floor of 100 or 500 MiB and the "
-            f"attention scratch), not the workspace itself; {size(error.free_bytes)} were."
+            f"The {size(error.requested_bytes)} are the least that has to be free ({sums}), not the workspace itself; "
+            f"{size(error.free_bytes)} were."
         )
     return "DeepSpeed's one cudaMalloc for its workspace was refused."

@@ -12,7 +12,11 @@ from core.plots.units import GIB, size
 def holder_causes(case: Case) -> Iterator[Cause]:
     """Of what holds the card: other processes, libraries, PyTorch's own cache in pieces."""
     error, holders = case.error, case.holders
-    if refused_although_free(error) or error.backend == "deepspeed" or error.kind == "memory_summary":
+    if (
+        refused_although_free(error)
+        or error.backend == "deepspeed"
+        or error.kind in ("memory_summary", "cuda_malloc_async")
+    ):
         return
     if holders.other_processes is not None:
         share = holders.share(holders.other_processes)

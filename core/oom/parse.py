@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from core.oom.error import OomError, OtherProcess
 from core.oom.figures import ABSURD, NO_VALUE, parse_size, print_step
-from core.oom.formats import FORMATS, SUMMARY_ANCHOR, SUMMARY_BODY, SUMMARY_HEAD, SUMMARY_ROWS, Format
+from core.oom.format import Format
+from core.oom.formats import FORMATS, SUMMARY_ANCHOR, SUMMARY_BODY, SUMMARY_HEAD, SUMMARY_ROWS
 from core.oom.paste import Pasted
 from core.oom.torch_message import ANCHORS, class_before, may_be_message, message_at
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from core.oom.case import Case, Cause
 from core.oom.identify import tied
@@ -42,7 +43,7 @@ TAGS = {
 
 def _activations(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]:
     facts = case.facts
-    told = f"{size(tensor.bytes)} are {tensor.name}: {tensor.counted}."
+    told = f"{size(tensor.bytes)} are {tensor.name}: {tensor.counted}.{_more_rows(case, tensor)}"
     if tensor.kind == "logits_all":
         yield Cause("logits_all_positions_fp32" if tensor.dtype == "fp32" else "logits_all_positions", strength, told)
     elif tensor.kind == "scores":
@@ -64,6 +65,15 @@ def _activations(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]
         yield Cause("grad_graph_retained", strength - 4, f"{told} With gradients on, those of each step are kept.")
     if facts.kernel_inject and tensor.kind != "weights":
         yield from _squeezed(case, tensor, strength)
+
+
+def _more_rows(case: Case, tensor: Tensor) -> str:
+    """Rows beyond the prompt that was named: a template, special tokens, or more than one sequence."""
+    named = (case.facts.prompt_tokens or 0) * (case.facts.batch_size or 1)
+    rows = prod(tensor.shape[:-1])
+    if tensor.kind != "logits_all" or "prompt" not in tensor.solved or not named or rows <= named:
+        return ""
+    return f" That is {rows - named:,} rows more than the {named:,} that were named."
 
 
 def _squeezed(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,26 @@ def test_the_document_has_the_shape_that_is_promised() -> None:
     assert list(document) == ["errors", "diagnoses"]
     assert list(document["diagnoses"][0]) == ["cause", "confidence", "tensors", "holders", "advice", "text"]
     assert diagnose("all is well").document() == {"errors": [], "diagnoses": []}
+
+
+def test_a_memory_limit_and_a_missing_figure_are_said() -> None:
+    messages = {row["id"]: row["message"] for row in FORMATS}
+    for name in ("F4b", "F7-2", "F9-2"):
+        assert diagnose(messages[name]).explanations[0].cause == "memory_limit_set_by_user"
+    assert "value_not_available" not in [found.cause for found in diagnose(messages["F9-1"]).explanations]
+
+
+def test_a_banner_is_computed_again() -> None:
+    banner = next(row["message"] for row in FORMATS if row["id"] == "F18-4")
+    found = diagnose(banner, facts_from({"model": "llama-7b", "batch_size": 150, "dtype": "bf16"})).explanations[0]
+    assert "scratch 4,915,200" in found.why
+
+
+def test_no_heavy_library_is_imported() -> None:
+    script = (
+        "import sys, core.oom; core.oom.diagnose('CUDA out of memory. Tried to allocate 86.00 MiB.')\n"
+        "print(*{'torch', 'transformers', 'streamlit', 'plotly', 'numpy', 'pyarrow'} & set(sys.modules))"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
