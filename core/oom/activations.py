@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import isqrt, prod
 
 from core.oom.dims import Dims
 from core.oom.facts import Facts
+from core.oom.known import known_vocabularies
 from core.oom.rounding import Window
 from core.oom.tensor import WIDTH, Tensor
 
@@ -86,7 +87,11 @@ def activation_tensors(dims: Dims, facts: Facts, window: Window) -> Iterator[Ten
     for shape in shapes:
         for mark in shape.dtypes:
             dtype = narrow(facts) if mark == "?" else mark
-            if shape.kind == "kv":
+            if shape.kind == "logits_all" and dims.vocab is None:
+                for vocab in known_vocabularies() if window.exact else ():
+                    found = _rows(shape, dtype, {**sizes, "vocab": vocab}, window)
+                    yield from (replace(tensor, solved=("prompt", "vocab")) for tensor in found)
+            elif shape.kind == "kv":
                 yield from _cache(shape, dtype, sizes, facts, window)
             else:
                 yield from _one(shape, dtype, sizes, window, facts)

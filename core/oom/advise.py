@@ -102,7 +102,7 @@ def _others(case: Case) -> list[str]:
 
 
 def _outside(case: Case, message: str) -> list[str]:
-    own = ["set_max_out_tokens"] if case.facts.kernel_inject else ["free_other_process", "leave_headroom"]
+    own = ["set_max_out_tokens"] if case.facts.injects else ["free_other_process", "leave_headroom"]
     possible = fragmentation_possible(case.error, case.holders)
     return [*own, "lower_batch", *([_segments(case, message)] if possible else [])]
 

@@ -73,6 +73,11 @@ class Facts:
         return ELEMENT_BYTES.get(self.dtype or "")
 
     @property
+    def injects(self) -> bool:
+        """Whether DeepSpeed's kernels run, or may: the engine alone was named."""
+        return bool(self.kernel_inject) or (self.kernel_inject is None and "deepspeed" in (self.engine or "").lower())
+
+    @property
     def quantised(self) -> bool:
         return self.dtype in QUANTISED
 
@@ -93,7 +98,13 @@ NUMBERS = {
     "capacity_bytes",
 }
 BOOLS = {"kernel_inject", "use_cache", "cuda_after_load", "mig"}
-SPELLINGS = {"batch": "batch_size", "tensor_parallel": "tp_size", "attention": "attn_implementation", "os": "platform"}
+SPELLINGS = {
+    "batch": "batch_size",
+    "tensor_parallel": "tp_size",
+    "attention": "attn_implementation",
+    "os": "platform",
+    "quantization": "dtype",
+}
 
 
 def facts_from(given: Mapping[str, Any]) -> Facts:
@@ -117,6 +128,11 @@ def facts_from(given: Mapping[str, Any]) -> Facts:
             values[name] = value if isinstance(value, Mapping) else read_config_hint(str(value))
         elif name in Facts.__dataclass_fields__:
             values[name] = str(value).strip()[:500]
+    if str(given.get("placement")) == "device_map":
+        values.setdefault("device_map", "auto")
+    for bits in ("4", "8"):
+        if str(given.get(f"load_in_{bits}bit")).lower() == "true":
+            values["dtype"] = f"int{bits}"
     values["capacity_bytes"] = values.get("capacity_bytes") or _capacity(given)
     engine = (values.get("engine") or "").lower()
     if "inject" in engine:
@@ -142,6 +158,8 @@ def _capacity(given: Mapping[str, Any]) -> int | None:
 def _dtype(text: str) -> str | None:
     word = text.strip().lower().removeprefix("torch.")
     word = DTYPES.get(word, word)
+    if match := re.match(r"i?q([2-8])(?:_|\Z)", word):  # llama.cpp's names
+        return "int8" if match[1] == "8" else "int4"
     return word if word in ELEMENT_BYTES else next((d for hint, d in _DTYPE_WORDS.items() if hint in word), None)
 
 

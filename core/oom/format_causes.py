@@ -38,7 +38,7 @@ def format_causes(case: Case) -> Iterator[Cause]:
         "hip_runtime",
         "hipblas",
     ):
-        if facts.kernel_inject:
+        if facts.injects:
             yield Cause(
                 "deepspeed_workspace",
                 72,

@@ -52,7 +52,7 @@ def holder_causes(case: Case) -> Iterator[Cause]:
 
 def _unaccounted(case: Case, share: float) -> Iterator[Cause]:
     told = f"{size(case.holders.unaccounted)} of the card are neither free nor PyTorch's"
-    hog = case.facts.kernel_inject or (case.facts.tp_size or 1) > 1
+    hog = case.facts.injects or (case.facts.tp_size or 1) > 1
     if share < 0.05:
         yield Cause("non_torch_memory_fills_card", 44, f"{told}.")
         return
@@ -66,7 +66,7 @@ def _unaccounted(case: Case, share: float) -> Iterator[Cause]:
 
 def _outside_torch(case: Case, told: str) -> Iterator[Cause]:
     yield Cause("non_torch_memory_fills_card", 76, f"{told}: libraries take memory from the driver themselves.")
-    if case.facts.kernel_inject:
+    if case.facts.injects:
         yield Cause(
             "deepspeed_workspace", 72, f"{told}: DeepSpeed's workspace is one cudaMalloc of nearly all that was free."
         )

@@ -96,6 +96,8 @@ def _base(tensor: Tensor, facts: Facts, window: Window) -> float:
         return base - (6 if given and tensor.dtype != facts.dtype else 0)
     if not tensor.solved:
         return COMPUTED - (4 if _unlikely(tensor, facts) else 0)
+    if tensor.solved == ("prompt", "vocab"):  # a public vocabulary that divides the request to near the prompt
+        return SOLVED + 4 - (4 if _unlikely(tensor, facts) else 0)
     if len(tensor.solved) > 1:
         # any size is some square: it takes a reason to think of scores or a mask at all
         named = tensor.kind == "logits_all" or (facts.attn_implementation is not None and tensor.kind == "scores")

@@ -35,6 +35,7 @@ _ROWS: dict[str, tuple[str, int, int, int, int, int, int]] = {
     "yi-34b": ("llama", 7168, 60, 56, 8, 20480, 64000),
     "deepseek-llm-7b": ("llama", 4096, 30, 32, 32, 11008, 102400),
     "deepseek-coder-33b": ("llama", 7168, 62, 56, 8, 19200, 32256),
+    "llama-4-scout": ("llama4", 5120, 48, 40, 8, 16384, 202048),
     "mistral-nemo": ("mistral", 5120, 40, 32, 8, 14336, 131072),
     "qwen-7b": ("qwen", 4096, 32, 32, 32, 11008, 151936),
     "qwen2-0.5b": ("qwen2", 896, 24, 14, 2, 4864, 151936),
@@ -123,6 +124,13 @@ def known_configs() -> Mapping[str, Mapping[str, Any]]:
             config["head_dim"] = 256 if model_type == "gemma" or name == "gemma-2-9b" else 128
         found.setdefault(name, config)
     return found
+
+
+@cache
+def known_vocabularies() -> tuple[int, ...]:
+    """The sizes of vocabulary that public models have."""
+    sizes = {config.get("vocab_size") for config in known_configs().values()}
+    return tuple(sorted(size for size in sizes if isinstance(size, int) and size > 10_000))
 
 
 def _words(name: str) -> str:

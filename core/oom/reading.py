@@ -122,7 +122,7 @@ def read_facts(text: str, first: int, last: int) -> Facts:
         given["model"] = known[-1]
     given["versions"] = {match[1]: match[2] for match in _VERSION.finditer(lower)}
     given["engine"] = next((engine for mark, engine in ENGINES if mark in close), None)
-    if "kernel_inject=true" in close or "replace_with_kernel_inject=true" in close:
+    if "kernel_inject=true" in close or "deepspeed/ops/transformer/inference" in close:
         given["kernel_inject"] = True
     if "load_in_4bit=true" in close:
         given["dtype"] = "int4"

@@ -63,7 +63,7 @@ def _activations(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]
         )
     if facts.grad_mode == "grad" and facts.job in ("loop", "forward") and tensor.kind != "kv":
         yield Cause("grad_graph_retained", strength - 4, f"{told} With gradients on, those of each step are kept.")
-    if facts.kernel_inject and tensor.kind != "weights":
+    if facts.injects and tensor.kind != "weights":
         yield from _squeezed(case, tensor, strength)
 
 
@@ -166,7 +166,7 @@ def _on_cpu(case: Case, tensor: Tensor, strength: float, told: str) -> Iterator[
     given = case.facts.dtype
     other_width = given is not None and (given == "fp32") != (tensor.dtype == "fp32")
     converting = case.site is not None and case.site.mark in ("returnt.to(", "module._apply(", "self._apply(")
-    copied = 8.0 if other_width else 2.0 if converting else -4.0 if tensor.dtype == "fp32" and given is None else -14.0
+    copied = 8.0 if other_width else 2.0 if converting else -4.0 if tensor.dtype == "fp32" and given is None else -8.0
     yield Cause(
         "weights_conversion_copy_on_cpu",
         strength + copied,
