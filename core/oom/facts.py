@@ -112,34 +112,34 @@ def facts_from(given: Mapping[str, Any]) -> Facts:
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = SPELLINGS.get(key, key)
-        if value is None or value == "":
-            continue
-        if name in NUMBERS:
-            values[name] = _number(value)
-        elif name in BOOLS:
-            values[name] = (
-                value if isinstance(value, bool) else str(value).strip().lower() in ("true", "1", "yes", "on")
-            )
-        elif name in ("dtype", "autocast"):
-            values[name] = _dtype(str(value))
-        elif name == "versions" and isinstance(value, Mapping):
-            values[name] = {str(k): str(v) for k, v in value.items()}
-        elif name == "config":
-            values[name] = value if isinstance(value, Mapping) else read_config_hint(str(value))
-        elif name in Facts.__dataclass_fields__:
-            values[name] = str(value).strip()[:500]
+        if value is not None and value != "" and name in Facts.__dataclass_fields__:
+            values[name] = _value(name, value)
     if str(given.get("placement")) == "device_map":
         values.setdefault("device_map", "auto")
     for bits in ("4", "8"):
         if str(given.get(f"load_in_{bits}bit")).lower() == "true":
             values["dtype"] = f"int{bits}"
     values["capacity_bytes"] = values.get("capacity_bytes") or _capacity(given)
-    engine = (values.get("engine") or "").lower()
-    if "inject" in engine:
+    if "inject" in (values.get("engine") or "").lower():
         values["kernel_inject"] = True
     if values.get("model") and not values.get("config"):
         values["config"] = read_config_hint(values["model"])
     return Facts(**values)
+
+
+def _value(name: str, value: Any) -> Any:
+    text = str(value).strip()[:500]
+    if name in NUMBERS:
+        return _number(value)
+    if name in BOOLS:
+        return value if isinstance(value, bool) else text.lower() in ("true", "1", "yes", "on")
+    if name in ("dtype", "autocast"):
+        return _dtype(text)
+    if name == "versions":
+        return {str(key): str(version) for key, version in value.items()} if isinstance(value, Mapping) else {}
+    if name == "config":
+        return value if isinstance(value, Mapping) else read_config_hint(str(value))
+    return text
 
 
 def _number(value: Any) -> int | None:
