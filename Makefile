@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint types unit env-tf435
+.PHONY: help setup app test lint types unit env-tf435 fuzz
 
 help:  ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,3 +41,6 @@ env-tf435: setup .envs/tf435/.ready  ## an environment with transformers 4.35.2,
 
 unit: setup env-tf435  ## the tests
 	$(BIN)/python -m pytest
+
+fuzz: setup  ## 100,000 generated texts for core.oom's parser; takes some minutes
+	VRAMSCOPE_FUZZ=100000 $(BIN)/python -m pytest -p no:xdist -o addopts= -s tests/oom/test_hostile.py -k generated

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from core.cli import devices, explain, export, inspect, manage, run, serve
+from core.cli import devices, diagnose, explain, export, inspect, manage, run, serve
 from core.spec.errors import VramscopeError
 
 BAD_INPUT = 2
@@ -26,6 +26,7 @@ app.command("ls")(inspect.ls)
 app.command("show")(inspect.show)
 app.command("compare")(inspect.compare)
 app.command("explain")(explain.explain)
+app.command("diagnose", context_settings={"max_content_width": 110})(diagnose.command())
 app.command("export")(export.export)
 app.command("import")(export.import_)
 app.command("cancel")(manage.cancel_runs)

@@ -29,6 +29,16 @@ PHASES = {
     "release": "#009E73",
 }
 
+HOLDERS = {
+    "tensors": "#0072B2",
+    "cache": "#C7C7C7",
+    "non_torch": "#7F7F7F",
+    "other_processes": "#A6A6A6",
+    "unaccounted": "#8C6D31",
+    "free": "rgba(0,158,115,0.35)",
+}
+"""Who holds a card; other processes are hatched beside it."""
+
 GRID = "rgba(127,127,127,0.22)"
 FAINT = "rgba(127,127,127,0.75)"
 

@@ -16,6 +16,7 @@ PAGES = (
     ("streamlit_app.py", "Home", ":material/home:"),
     ("pages/1_Explore.py", "Explore", ":material/science:"),
     ("pages/2_Compare.py", "Compare", ":material/compare_arrows:"),
+    ("pages/4_Diagnose.py", "Diagnose", ":material/troubleshoot:"),
     ("pages/5_Runs.py", "Runs", ":material/list:"),
 )
 """Streamlit's own list would call the first one `streamlit app`."""

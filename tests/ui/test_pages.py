@@ -16,7 +16,7 @@ from core.ui.text import plain
 from tests.make_run import make_run
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("pages/1_Explore.py", "pages/2_Compare.py", "pages/5_Runs.py")
+PAGES = ("pages/1_Explore.py", "pages/2_Compare.py", "pages/4_Diagnose.py", "pages/5_Runs.py")
 
 
 @pytest.fixture
