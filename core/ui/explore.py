@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
+from core.devices.registry import list_devices
+from core.plots.units import size
+from core.runs.forecast import MOST, forecasts
 from core.runs.home import DataHome
 from core.runs.prepare import Preparation, experiment_title, prepare
 from core.runs.settings import Settings
@@ -17,6 +20,15 @@ from core.ui.progress import live_runs
 from core.ui.text import plain
 
 STARTED = "started"
+FORECAST_S = 1.0
+VERDICTS = {
+    "fits": "fits",
+    "tight": "tight",
+    "oom": "out of memory",
+    "fails": "a library finds no memory",
+    "unknown": "cannot be simulated",
+    "not simulated": "–",
+}
 
 
 def matrix_of_choices(choices: Mapping[str, list[str]], settings: Settings, force: bool) -> Preparation | None:
@@ -31,7 +43,7 @@ def matrix_of_choices(choices: Mapping[str, list[str]], settings: Settings, forc
         return None
 
 
-def matrix_table(preparation: Preparation) -> None:
+def matrix_table(home: DataHome, preparation: Preparation) -> None:
     """How many runs, and what varies in them."""
     runs = preparation.runs
     count = f"{len(runs)} run" if len(runs) == 1 else f"{len(runs)} runs"
@@ -39,8 +51,35 @@ def matrix_table(preparation: Preparation) -> None:
     st.markdown(f"**{count}** on {plain(devices)}")
     for warning in preparation.warnings:
         st.warning(plain(warning, 500))
+    _forecast_rows(home, preparation)
+
+
+def _forecast_rows(home: DataHome, preparation: Preparation) -> None:
+    """One row a run with what a simulation says of it; it fills in while the answers come."""
+    runs = preparation.runs
+    devices = list_devices()
+    names = [None if run.spec.device == "cpu" else devices.find(run.spec.device).name for run in runs]
     varying = preparation.varying or ("model", "batch_size", "prompt_tokens", "new_tokens")
-    st.dataframe([{name: str(getattr(run.spec, name)) for name in varying} for run in runs], hide_index=True)
+    pending = any(answer is None for answer in forecasts(home, runs, names)[:MOST])
+
+    @st.fragment(run_every=FORECAST_S if pending else None)
+    def rows() -> None:
+        answers = forecasts(home, runs, names)
+        table = []
+        for run, answer in zip(runs, answers, strict=True):
+            said = (answer or {}).get("verdict", "…")
+            peak = (answer or {}).get("peak_device_used")
+            forecast = {"simulated verdict": VERDICTS.get(said, said), "simulated peak": size(peak) if peak else "–"}
+            table.append({name: str(getattr(run.spec, name)) for name in varying} | forecast)
+        if all(run.spec.device == "cpu" for run in runs):
+            table = [{name: row[name] for name in varying} for row in table]
+        st.dataframe(table, hide_index=True)
+        if len(runs) > MOST:
+            st.caption(f"Simulated beforehand are the first {MOST} of {len(runs)} runs.")
+        if pending and all(answer is not None for answer in answers[:MOST]):
+            st.rerun()
+
+    rows()
 
 
 def submit_button(home: DataHome, preparation: Preparation) -> None:

@@ -198,3 +198,15 @@ def test_the_instant_of_a_link_is_shown(home: DataHome) -> None:
     app = opened("pages/2_Compare.py", runs="fragmentation-1,fragmentation-2", at="20")
     assert app.number_input[0].value == 20
     assert any("at step 20" in caption.value for caption in app.caption)
+
+
+def test_explore_says_what_a_simulation_gives_before_anything_is_started(
+    home: DataHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [{"verdict": "oom", "peak_device_used": 48 * 2**30, "message": "x"}, None]
+    monkeypatch.setattr("core.ui.explore.forecasts", lambda home, runs, names: said)
+    app = opened("pages/1_Explore.py", model="gpt2", device="sim:rtx-a6000", batch_size="1,2")
+    table = app.dataframe[0].value
+    assert table["simulated verdict"].tolist() == ["out of memory", "…"]
+    assert table["simulated peak"].tolist() == ["48.00 GiB", "–"]
+    assert any(button.label == "Run 2" for button in app.button)

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from core.simulate.tracing.hidden import multinomial
-from core.simulate.tracing.values import MOST_INTEGERS, made_up, shadow_of
+from core.simulate.tracing.values import LARGE, made_up, shadow_of
 
 if TYPE_CHECKING:
     from core.simulate.tracing.ghosts import Ghosts
@@ -51,7 +51,7 @@ _FACTORIES = frozenset(
 
 def makes_large(func: Any, args: Sequence[Any]) -> bool:
     """Whether it would make a tensor on the host that is too large to be real: the weights of a model."""
-    return id(func) in _FACTORIES and prod(args[0]) > MOST_INTEGERS
+    return id(func) in _FACTORIES and prod(args[0]) > LARGE
 
 
 def from_values(

@@ -13,8 +13,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._device import DeviceContext
 
-MOST_INTEGERS = 1 << 20
-"""Integers and booleans up to this many elements are followed: masks and token ids of large batches."""
+MOST_INTEGERS = 1 << 23
+"""Integers and booleans up to this many elements are followed: masks and token ids of 2,048 rows of 4,096 tokens. They
+are real, 64 MiB each."""
+
+LARGE = 1 << 20
+"""Elements from which on a tensor that is made on the host is taken for weights, and is given no data."""
 
 MOST_FLOATS = 4096
 """Floats up to this many elements: inverse frequencies, scores of beams. Hidden states are not followed."""
