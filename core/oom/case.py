@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.oom.account import Holders
-from core.oom.deepspeed import Workspace
 from core.oom.dims import Dims
 from core.oom.error import OomError
 from core.oom.facts import Facts
 from core.oom.reading import Site
 from core.oom.tensor import Tensor
+from core.spec.deepspeed_workspace import Sizing
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Case:
     holders: Holders
     tensors: list[Tensor]
     site: Site | None = None
-    workspace: Workspace | None = None
+    workspace: Sizing | None = None
     ranks: int = 1
 
     @property

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from core.oom.account import cublas_workspace_bytes
 from core.oom.case import Case, Cause
-from core.oom.deepspeed import minimum_bytes
 from core.oom.error import OomError
 from core.plots.units import size
+from core.spec.deepspeed_workspace import least_left
 
 
 def format_causes(case: Case) -> Iterator[Cause]:
@@ -104,7 +104,7 @@ def _deepspeed(case: Case) -> Iterator[Cause]:
 def _formula(case: Case, tokens: int | None) -> str:
     """The banner's figure, computed again, where model and batch give it to within a hundredth."""
     workspace, asked = case.workspace, case.error.requested_bytes
-    if not (workspace and tokens and asked) or abs(workspace.size(tokens) - asked) > asked / 100:
+    if not (workspace and tokens and asked) or abs(workspace.bytes_per_token * tokens - asked) > asked / 100:
         return ""
     return (
         f" ({workspace.element_bytes} B × (activations {workspace.activations:,} + scratch {workspace.scratch:,} + "
@@ -118,7 +118,7 @@ def _is_minimum(error: OomError) -> bool:
 
 def _refused(error: OomError) -> str:
     if _is_minimum(error):
-        floor = minimum_bytes(0, error.free_bytes or 0)
+        floor = least_left(0, error.free_bytes or 0)
         scratch = (error.requested_bytes or 0) - floor
         sums = f"{size(floor)} and batch × heads × max_out_tokens = {scratch:,} bytes" if scratch > 0 else "a floor"
         return (

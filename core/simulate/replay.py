@@ -13,7 +13,7 @@ from core.simulate.allocator.settings import AllocatorSettings
 from core.simulate.allocator.sizes import round_up
 from core.simulate.outside import PAGE, PLAN_ROOM
 from core.simulate.stream import Mark, Stream
-from core.spec.deepspeed_workspace import Workspace, workspace
+from core.spec.deepspeed_workspace import Workspace, sizing
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def replay(stream: Stream, *, total: int, free: int, settings: AllocatorSettings
                 break
             done.outside.append((position, mark.name, mark.size))
         elif mark.kind == "workspace" and stream.workspace is not None:
-            found = workspace(driver.free, **stream.workspace._asdict())
+            found = sizing(**stream.workspace._asdict()).at(driver.free)
             size = round_up(found.size, PAGE)
             if found.tokens <= 0 or not driver.take(size):
                 done.failure = _workspace_failure(mark, driver, found)

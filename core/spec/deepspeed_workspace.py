@@ -1,7 +1,7 @@
 """The workspace that DeepSpeed's injected kernels take from the driver at the first forward pass.
 
-Source: `GenWorkSpace` in csrc/transformer/inference/includes/inference_context.h of DeepSpeed 0.19.8, called by
-`DeepSpeedTransformerInference.allocate_workspace` (deepspeed/model_implementations/transformers/ds_transformer.py).
+Source: `GenWorkSpace` in csrc/transformer/inference/includes/inference_context.h of the releases 0.7.4, 0.8.2 and 0.9
+to 0.19.8, called by `DeepSpeedTransformerInference.allocate_workspace` (ds_transformer.py, before 0.9 ds_attention.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 MIB, GIB = 2**20, 2**30
 
-ELEMENT_BYTES = {"bf16": 2, "fp16": 4, "fp32": 4, "int8": 4}
-"""float16 and int8 are sized as float32: the functions that are called for them are instantiated for float."""
+NEWEST = (0, 19)
 
 _HEAD_WIDTHS = (32, 64, 128)
-"""A head is padded to the next of these; a wider one is not."""
+"""Since 0.9 a head is padded to the next of these; a wider one is not."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,42 @@ class Workspace:
     tokens: int
 
 
-def workspace(
-    free: int,
+@dataclass(frozen=True)
+class Sizing:
+    """How a workspace follows from the memory that is free. `activations`, `scratch`, `cache`: elements a token."""
+
+    activations: int
+    scratch: int
+    cache: int
+    element_bytes: int
+    max_tokens: int
+
+    @property
+    def bytes_per_token(self) -> int:
+        return self.element_bytes * (self.activations + self.scratch + self.cache)
+
+    @property
+    def full_bytes(self) -> int:
+        """The workspace for all of max_out_tokens."""
+        return self.bytes_per_token * self.max_tokens
+
+    def left_free(self, free: int) -> int:
+        """Bytes that are not taken, whatever is free: the source adds a number of elements to bytes here."""
+        return least_left(self.scratch, free)
+
+    def at(self, free: int) -> Workspace:
+        """The workspace when `free` bytes are free on the card. Its tokens may be 0 or less: then it cannot be had."""
+        per_token = self.activations + self.scratch + self.cache
+        tokens = min(self.max_tokens, (free - self.left_free(free)) // self.element_bytes // per_token)
+        return Workspace(self.bytes_per_token * tokens, tokens)
+
+
+def least_left(scratch: int, free: int) -> int:
+    """Bytes that a workspace leaves free, or that are missing when it is refused; `scratch` in elements."""
+    return scratch + (500 if free > GIB else 100) * MIB
+
+
+def sizing(
     *,
     batch_size: int,
     hidden_size: int,
@@ -36,19 +69,18 @@ def workspace(
     max_out_tokens: int,
     tp_size: int = 1,
     external_cache: bool = False,
-) -> Workspace:
-    """The workspace when `free` bytes are free on the card. tokens may be 0 or less: then it cannot be had.
+    version: tuple[int, ...] = NEWEST,
+) -> Sizing:
+    """`external_cache` is set for BLOOM alone, which keeps its KV cache outside.
 
-    `external_cache` is set for BLOOM alone, which keeps its KV cache outside.
+    Since 0.9 float16 and int8 are sized as float32: the functions called for them are instantiated for float.
     """
-    element = ELEMENT_BYTES[dtype]
+    old = version < (0, 9)
     width = hidden_size // heads
-    hidden = heads * next((w for w in _HEAD_WIDTHS if width <= w), width)
-    activations = 10 * hidden * batch_size
-    attention = batch_size * (heads // tp_size) * max_out_tokens
-    cache = 0 if external_cache else 2 * layers * batch_size * hidden // tp_size
-    # the source adds a number of elements to bytes here
-    reserve = attention + (500 if free > GIB else 100) * MIB
-    per_token = activations + attention + cache
-    tokens = min(max_out_tokens, (free - reserve) // element // per_token)
-    return Workspace(element * tokens * per_token, tokens)
+    if not old:
+        width = next((padded for padded in _HEAD_WIDTHS if width <= padded), width)
+    hidden = heads * width
+    element = 2 if dtype == "bf16" or (old and dtype != "fp32") else 4
+    scratch = 2 * batch_size * heads * max_out_tokens if old else batch_size * (heads // tp_size) * max_out_tokens
+    cache = 0 if external_cache else 2 * layers * batch_size * (hidden // tp_size)
+    return Sizing((16 if old else 10) * hidden * batch_size, scratch, cache, element, max_out_tokens)

@@ -13,10 +13,11 @@ import pytest
 from core.oom import diagnose, facts_from
 from core.oom.account import context_bytes, cublas_workspace_bytes, repeated_bytes
 from core.oom.activations import job_tensors
-from core.oom.deepspeed import minimum_bytes, workspace_of
+from core.oom.deepspeed import workspace_of
 from core.oom.dims import dims_of
 from core.oom.figures import NO_VALUE
 from core.oom.rounding import rounded
+from core.spec.deepspeed_workspace import least_left
 
 KIB, MIB, GIB, GB = 2**10, 2**20, 2**30, 10**9
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "cases.json").read_text(encoding="utf-8"))
@@ -98,15 +99,15 @@ FIGURES: dict[str, Callable[[Sums], float]] = {
     "shard_gib": lambda s: s.weights(2) / s.context["tensor_parallel"] / GIB,
     "workspace_mib_per_token": lambda s: s.workspace().bytes_per_token / MIB,
     "workspace_full_gib": lambda s: s.workspace().full_bytes / GIB,
-    "workspace_minimum_mib": lambda s: s.workspace().minimum(FREE) / MIB,
-    "workspace_tokens_if_free_34p5_gib": lambda s: s.workspace().tokens(FREE),
-    "workspace_gib_if_free_34p5_gib": lambda s: s.workspace().size(s.workspace().tokens(FREE)) / GIB,
-    "left_for_pytorch_mib_if_free_34p5_gib": lambda s: (FREE - s.workspace().size(s.workspace().tokens(FREE))) / MIB,
-    "left_for_pytorch_mib_max": lambda s: (s.workspace().minimum(FREE) + s.workspace().bytes_per_token) / MIB,
+    "workspace_minimum_mib": lambda s: s.workspace().left_free(FREE) / MIB,
+    "workspace_tokens_if_free_34p5_gib": lambda s: s.workspace().at(FREE).tokens,
+    "workspace_gib_if_free_34p5_gib": lambda s: s.workspace().at(FREE).size / GIB,
+    "left_for_pytorch_mib_if_free_34p5_gib": lambda s: (FREE - s.workspace().at(FREE).size) / MIB,
+    "left_for_pytorch_mib_max": lambda s: (s.workspace().left_free(FREE) + s.workspace().bytes_per_token) / MIB,
     "workspace_gib_max_out_tokens_72": lambda s: s.workspace(max_out_tokens=72).full_bytes / GIB,
     "workspace_gib_max_out_tokens_128": lambda s: s.workspace(max_out_tokens=128).full_bytes / GIB,
-    "floor_mib": lambda s: minimum_bytes(0, s.free()) / MIB,
-    "temp_bytes": lambda s: s.asked() - minimum_bytes(0, s.free()),
+    "floor_mib": lambda s: least_left(0, s.free()) / MIB,
+    "temp_bytes": lambda s: s.asked() - least_left(0, s.free()),
     "free_mib": lambda s: s.free() / MIB,
     "total_gib": lambda s: s.held("total") / GIB,
     "missing_mib": lambda s: (s.asked() - s.free()) / MIB,

@@ -85,6 +85,14 @@ def wait_for(home: DataHome, run_id: str, until: Callable[[RunStatus], bool], se
     raise AssertionError(f"{run_id} is {status and status.state}, supervisor said:\n{log[-3000:]}")
 
 
+def eventually(holds: Callable[[], bool], what: str, seconds: float = 10) -> None:
+    """Wait until `holds`; fails the test with `what` when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 def wait_ended(home: DataHome, run_id: str, seconds: float = 30) -> RunStatus:
     return wait_for(home, run_id, lambda status: status.ended, seconds)
 

@@ -17,7 +17,7 @@ from core.runs.home import DataHome
 from core.runs.start import look_after
 from core.runs.status import read_status
 from core.runs.store import Store
-from tests.runs.conftest import Acts, supervisors, wait_ended, wait_for
+from tests.runs.conftest import Acts, eventually, supervisors, wait_ended, wait_for
 
 
 def starts(home: DataHome, run_id: str) -> list[int]:
@@ -36,9 +36,9 @@ def test_a_run_finishes_with_its_result_samples_and_row(home: DataHome, act: Act
     assert samples["host_rss"].to_pylist()[-1] == 0
     assert status.seconds
     assert status.seconds >= 0.5
+    eventually(lambda: not list(home.queue.iterdir()), "the ticket goes last, after the status and the index")
     (row,) = Store(home).list_runs()
     assert (row.run_id, row.state, row.peak.allocated) == (run_id, "finished", 7)
-    assert not list(home.queue.iterdir())
 
 
 @pytest.mark.parametrize(

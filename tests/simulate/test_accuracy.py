@@ -31,7 +31,7 @@ def test_the_results_are_as_exact_as_they_have_to_be() -> None:
         assert (row.verdict, row.retries) == (row.verdict_measured, row.retries_measured)
 
 
-@pytest.mark.xdist_group("simulate")
+@pytest.mark.xdist_group("simulate-job")
 @pytest.mark.parametrize("name", QUICK)
 def test_simulating_again_gives_the_same(name: str, tmp_path: Path) -> None:
     done, _ = simulated(FOUND[name], tmp_path)

@@ -17,7 +17,7 @@ from core.spec.cards import find_card
 from core.spec.model_source import resolve
 from core.spec.run_spec import parse_spec
 
-pytestmark = pytest.mark.xdist_group("simulate")
+pytestmark = pytest.mark.xdist_group("simulate-queue")
 MIB = 2**20
 
 

@@ -17,7 +17,7 @@ from core.spec.model_source import resolve
 from core.spec.run_spec import parse_spec
 
 MIB = 2**20
-pytestmark = pytest.mark.xdist_group("simulate")
+pytestmark = pytest.mark.xdist_group("simulate-job")
 
 
 def traced(tmp_path: Path, full: bool = False, config: dict[str, Any] | None = None, **fields: Any) -> Traced:

@@ -15,7 +15,7 @@ from tests.cli.test_cli import core
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 2**20
 pytestmark = [
-    pytest.mark.xdist_group("simulate"),
+    pytest.mark.xdist_group("simulate-queue"),
     pytest.mark.skipif(not (ROOT / ".envs" / "tf435").is_dir(), reason="`make env-tf435` builds what it needs"),
 ]
 

@@ -15,7 +15,7 @@ from core.runs.home import open_home
 from core.trace.read import read_trace
 from tests.cli.test_cli import core
 
-pytestmark = pytest.mark.xdist_group("simulate")
+pytestmark = pytest.mark.xdist_group("simulate-queue")
 MIB = 2**20
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.spec.deepspeed_workspace import GIB, workspace
+from core.spec.deepspeed_workspace import GIB, sizing
 
 PRINTED = 5e-7 * GIB
 """DeepSpeed prints GiB with six decimals."""
@@ -22,26 +22,23 @@ PRINTED = 5e-7 * GIB
     ],
 )
 def test_the_formula_gives_what_deepspeed_printed(free: float, requested: float, tokens: int, layers: int) -> None:
-    got = workspace(
-        round(free * GIB), batch_size=150, hidden_size=4096, heads=32, layers=layers, dtype="bf16", max_out_tokens=1024
-    )
+    facts = sizing(batch_size=150, hidden_size=4096, heads=32, layers=layers, dtype="bf16", max_out_tokens=1024)
+    got = facts.at(round(free * GIB))
     assert got.tokens == tokens
     assert abs(got.size - requested * GIB) <= PRINTED * 1.01
 
 
 def test_the_cure_takes_no_more_than_its_tokens() -> None:
-    got = workspace(
-        round(33.4 * GIB), batch_size=150, hidden_size=4096, heads=32, layers=32, dtype="bf16", max_out_tokens=72
-    )
+    facts = sizing(batch_size=150, hidden_size=4096, heads=32, layers=32, dtype="bf16", max_out_tokens=72)
+    got = facts.at(round(33.4 * GIB))
     assert got.tokens == 72
     assert got.size < 7 * GIB
 
 
 def test_float16_is_sized_as_float32_and_narrow_heads_are_padded() -> None:
     def size(dtype: str, hidden_size: int) -> int:
-        return workspace(
-            40 * GIB, batch_size=1, hidden_size=hidden_size, heads=32, layers=32, dtype=dtype, max_out_tokens=64
-        ).size
+        facts = sizing(batch_size=1, hidden_size=hidden_size, heads=32, layers=32, dtype=dtype, max_out_tokens=64)
+        return facts.at(40 * GIB).size
 
     assert size("fp16", 2560) == 2 * size("bf16", 2560)
     assert size("bf16", 2560) == size("bf16", 4096), "heads of 80 are kept as heads of 128"

@@ -8,7 +8,7 @@ from core.explain.findings.finding import Case, Finding, said
 from core.explain.findings.pool import LEAST, SHARE
 from core.explain.outside import value_at
 from core.spec.architecture import Architecture
-from core.spec.deepspeed_workspace import workspace
+from core.spec.deepspeed_workspace import sizing
 
 
 def greedy_workspace(case: Case) -> Finding | None:
@@ -39,8 +39,7 @@ def _with(case: Case, tokens: int) -> int | None:
     free = (facts.get("workspace") or {}).get("free_bytes")
     if architecture is None or free is None or case.spec["dtype"] not in ("bf16", "fp16", "fp32"):
         return None
-    return workspace(
-        free,
+    cured = sizing(
         batch_size=int(case.spec["batch_size"]),
         hidden_size=architecture.hidden,
         heads=architecture.heads,
@@ -48,7 +47,8 @@ def _with(case: Case, tokens: int) -> int | None:
         dtype=str(case.spec["dtype"]),
         max_out_tokens=tokens,
         external_cache=architecture.model_type == "bloom",
-    ).size
+    )
+    return cured.at(free).size
 
 
 def _taken_at(case: Case, taken: int) -> int:
