@@ -18,6 +18,6 @@ with right:
     force = st.toggle("Run jobs that seem too large for this machine", value=False)
     preparation = matrix_of_choices(choices, settings, force)
     if preparation:
-        matrix_table(preparation)
+        matrix_table(home, preparation)
         submit_button(home, preparation)
     started_runs(home)
