@@ -53,9 +53,11 @@ _PREFIX = (
 
 _FIRST = re.compile(_PREFIX)
 _CUT = re.compile(
-    rf"[\n\r\x1b\x9b\\^&<](?:(?<=[\n\r])[\n\r]{{0,99}}{_PREFIX}(?:[\n\r]{{1,99}}{_PREFIX}){{0,50}}|{_DROP})"
+    rf"[\n\r\x1b\x9b\\^&<](?:(?<=[\n\r])(?<![\n\r][\n\r])[\n\r]{{0,5000}}+{_PREFIX}"
+    rf"(?:[\n\r]{{1,99}}+{_PREFIX}){{0,50}}|{_DROP})"
 )
-"""Begins with a set of characters, which `re` looks for fast. Neighbouring prefixes go at once, which is faster too."""
+"""Begins with a set of characters, which `re` looks for fast. Neighbouring prefixes go at once, which is faster too.
+Empty lines are taken from the first of them on and not given back, so that a flood of them is looked at once."""
 BLOCK = 2048
 
 

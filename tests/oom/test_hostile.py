@@ -84,6 +84,7 @@ FLOODS = (
         "\\n",
         "model = ",
     ),
+    *("\n", "\r\n", "\n\n ", "\n>", "\t\n"),
     *(
         "PyTorch CUDA memory summary, device ID 0 |Allocated memory| 1 MiB|",
         "C:\\",
