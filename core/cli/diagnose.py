@@ -28,7 +28,7 @@ def explain(
     choices: dict[str, list[str]],
     file: Annotated[str, typer.Argument(help="A text with the error; - or nothing reads standard input.")] = "-",
     config: Annotated[str | None, typer.Option(help="The model's config.json: a file, or the JSON itself.")] = None,
-    max_seq_len: Annotated[int | None, typer.Option(help="Tokens that a cache is made for.")] = None,
+    max_seq_len: Annotated[str | None, typer.Option(help="Tokens that a cache is made for.")] = None,
     platform: Annotated[str | None, typer.Option(help="windows, wsl or linux.")] = None,
     torch: Annotated[str | None, typer.Option(help="Version of torch, such as 2.3.0.")] = None,
     transformers: Annotated[str | None, typer.Option(help="Version of transformers.")] = None,

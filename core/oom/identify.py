@@ -25,13 +25,16 @@ MOST_TENSORS = 8
 FUSING = ("vllm", "deepspeed", "tgi", "tensorrt", "sglang", "gaudi")
 """Engines that hold query, key and value, or gate and up projection, as one matrix."""
 
+NO_TENSORS = ("deepspeed", "nccl", "cublas", "cudnn")
+"""Backends whose requests are their own: a workspace, a communicator's buffers, a handle."""
+
 COMPUTED, NAMED_WEIGHT, FINGERPRINT, SOLVED, SOLVED_TWICE = 100.0, 92.0, 58.0, 62.0, 36.0
 
 
 def identify(error: OomError, dims: Dims, facts: Facts, site: Site | None) -> list[Tensor]:
     """The tensors that fit, best first, at most 8; empty where none does."""
     window = window_of(error)
-    if window is None or error.backend == "deepspeed":  # a workspace is no tensor
+    if window is None or error.backend in NO_TENSORS:
         return []
     found = [replace(tensor, score=_score(tensor, facts, site, window)) for tensor in _candidates(dims, facts, window)]
     unique: dict[tuple[str, tuple[int, ...], str], Tensor] = {}
@@ -77,7 +80,7 @@ def _score(tensor: Tensor, facts: Facts, site: Site | None, window: Window) -> f
     if tensor.kind in ("scores", "mask"):
         score += {"eager": 8.0, "sdpa": 4.0, "flash_attention_2": -60.0}.get(facts.attn_implementation or "", 0.0)
     if tensor.kind == "activation":
-        score -= 12
+        score -= 6  # below what makes a tie: keys of a layer and hidden states can have the same bytes
     if site and site.kind in ("logits", tensor.kind):
         score += 30 if tensor.kind.startswith(site.kind) else 0
     elif site and site.kind == "weights" and tensor.kind != "weights":
