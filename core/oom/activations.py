@@ -122,7 +122,8 @@ def _one(shape: Shape, dtype: str, sizes: Mapping[str, int | None], window: Wind
         lengths = _lengths(facts) if "seq" in shape.words or "prompt" in shape.words else (None,)
         for length in lengths:
             here = dict(sizes) if length is None else {**sizes, "seq": length, "prompt": length}
-            tensor = _tensor(shape, dtype, here, ())
+            ends = length in (None, facts.prompt_tokens, sum(_work(facts)) - 1, sum(_work(facts)))
+            tensor = _tensor(shape, dtype, here, () if ends else ("seq",))  # a step in between is solved for
             if window.holds(tensor.bytes):
                 yield tensor
                 return
@@ -137,9 +138,14 @@ def _one(shape: Shape, dtype: str, sizes: Mapping[str, int | None], window: Wind
         yield from _solved(shape, dtype, {**sizes, "batch": 1}, "prompt", window, ("batch", "prompt"))
 
 
+def _work(facts: Facts) -> tuple[int, int]:
+    """Prompt and new tokens, 0 where they are not known."""
+    return facts.prompt_tokens or 0, facts.new_tokens or 0
+
+
 def _lengths(facts: Facts) -> tuple[int | None, ...]:
     """The prompt; without a cache each step computes it all again, up to the last new token."""
-    prompt, new = facts.prompt_tokens or 0, facts.new_tokens or 0
+    prompt, new = _work(facts)
     return (
         (prompt, *range(prompt + 1, prompt + new + 1)) if facts.use_cache is False and new <= MOST_ROWS else (prompt,)
     )
@@ -190,13 +196,14 @@ def _cache(shape: Shape, dtype: str, sizes: Mapping[str, int | None], facts: Fac
     if any(sizes[word] is None for word in shape.words if word != "total"):
         return
     prompt, new = facts.prompt_tokens, facts.new_tokens or 0
-    lengths = [facts.max_seq_len] if facts.max_seq_len else []
+    lengths: list[tuple[int, tuple[str, ...]]] = [(facts.max_seq_len, ())] if facts.max_seq_len else []
     rest = WIDTH[dtype] * prod(sizes[word] or 1 for word in shape.words if word != "total")
     if prompt is not None:
-        last = window.high // rest
-        lengths += [min(max(last, prompt), prompt + new)]
-    for length in lengths:
-        tensor = _tensor(shape, dtype, {**sizes, "total": length}, ())
+        lengths += [(length, ()) for length in (prompt, prompt + new - 1, prompt + new) if length >= prompt]
+        # some step in between: nearly any size is some length, so that is solved for and no evidence of its own
+        lengths.append((min(max(window.high // rest, prompt), prompt + new), ("total",)))
+    for length, solved in lengths:
+        tensor = _tensor(shape, dtype, {**sizes, "total": length}, solved)
         if window.holds(tensor.bytes):
             yield tensor
             return
