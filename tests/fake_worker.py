@@ -1,7 +1,8 @@
 """Stands in for a Python interpreter in supervisor tests: takes `-m core.worker RUN_DIR` and acts a scripted worker.
 
 What it does is the run's label: `finish`, `crash`, `exit`, `hang`, `deaf` (ignores SIGTERM), `orphan`
-(leaves a grandchild in a session of its own), `sleep:<seconds>`. No torch, so a test of the queue takes milliseconds.
+(leaves a grandchild in a session of its own), `sleep:<seconds>`, `sampled` (stays until
+it was seen). No torch, so a test of the queue takes milliseconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from core.runfolder.jsonio import JsonLines, read_json, write_json  # the path comes first
 from core.runfolder.layout import RunFolder
+from core.runfolder.tables import SAMPLES, read_table
 
 
 def main(run_dir: str) -> None:
@@ -45,6 +47,10 @@ def main(run_dir: str) -> None:
         (folder.root / "orphan").write_text(str(child.pid))
     if act == "sleep":
         time.sleep(float(argument))
+    if act == "sampled":
+        deadline = time.monotonic() + 60
+        while not any(read_table(folder.samples, SAMPLES)["host_rss"].to_pylist()) and time.monotonic() < deadline:
+            time.sleep(0.05)
     lines.append({**row, "t_end": time.monotonic_ns(), "step_end": 0})
     write_json(folder.result, {"outcome": "finished", "error": None, "peak": {"allocated": 7, "reserved": 9}})
 

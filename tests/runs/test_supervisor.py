@@ -26,8 +26,8 @@ def starts(home: DataHome, run_id: str) -> list[int]:
 
 
 def test_a_run_finishes_with_its_result_samples_and_row(home: DataHome, act: Acts) -> None:
-    (run_id,) = act("sleep:0.5").run_ids
-    status = wait_ended(home, run_id)
+    (run_id,) = act("sampled").run_ids
+    status = wait_ended(home, run_id, 90)
     assert (status.state, status.error) == ("finished", None)
     assert (status.peak.allocated, status.peak.reserved) == (7, 9), "torch's counters come from the result"
     assert status.peak.host_rss
@@ -35,7 +35,6 @@ def test_a_run_finishes_with_its_result_samples_and_row(home: DataHome, act: Act
     samples = read_table(home.run(run_id).samples, SAMPLES)
     assert samples["host_rss"].to_pylist()[-1] == 0
     assert status.seconds
-    assert status.seconds >= 0.5
     eventually(lambda: not list(home.queue.iterdir()), "the ticket goes last, after the status and the index")
     (row,) = Store(home).list_runs()
     assert (row.run_id, row.state, row.peak.allocated) == (run_id, "finished", 7)

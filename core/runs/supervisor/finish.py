@@ -70,12 +70,14 @@ def measured_peak(folder: RunFolder) -> Peak:
     samples = read_table(folder.samples, SAMPLES)
     result = read_json(folder.result) or {}
     counters = result.get("peak") or {}
+    resident = _highest(samples, "host_rss")
+    seen = resident != 0  # 0: it was gone before it was first looked at, so what it held is unknown
     return Peak(
         counters.get("allocated"),
         counters.get("reserved"),
-        _highest(samples, "process_used"),
+        _highest(samples, "process_used") if seen else None,
         _highest(samples, "device_used"),
-        _highest(samples, "host_rss"),
+        resident if seen else None,
     )
 
 
