@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from core.cli import devices, diagnose, explain, export, inspect, manage, run, serve
+from core.cli import calibrate, devices, diagnose, explain, export, inspect, manage, run, serve
 from core.spec.errors import VramscopeError
 
 BAD_INPUT = 2
@@ -31,6 +31,7 @@ app.command("export")(export.export)
 app.command("import")(export.import_)
 app.command("cancel")(manage.cancel_runs)
 app.command("reindex")(manage.reindex)
+app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from core.explain.blocks import Named, named_blocks, whole_free_segments
 from core.explain.categories import BY_KEY
 from core.explain.evidence import Evidence
+from core.explain.instant import failed_at, instant_of, position_of
 from core.explain.naming import Block, name_block
 from core.explain.outside import outside_pool, value_at
 from core.trace.trace import Source, Trace
@@ -45,19 +46,6 @@ class Breakdown:
     largest: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     request: Request | None = None
     notes: tuple[str, ...] = ()
-
-
-def instant_of(evidence: Evidence) -> int:
-    """The instant that a breakdown is of when none is chosen: the failed allocation, else the device peak."""
-    trace = evidence.trace
-    failed = _failed_at(evidence)
-    if failed is not None:
-        return int(evidence.t_ns[failed])
-    for metric in ("device_used", "reserved", "host_rss"):
-        series = trace.series.get("host_rss" if trace.spec.get("device") == "cpu" else metric)
-        if series is not None and not np.all(np.isnan(series.values)):
-            return int(series.t_ns[int(np.nanargmax(series.values))])
-    return trace.t0_ns
 
 
 def breakdown(evidence: Evidence, t_ns: int | None = None) -> Breakdown:
@@ -106,22 +94,6 @@ def breakdown(evidence: Evidence, t_ns: int | None = None) -> Breakdown:
     )
 
 
-def position_of(evidence: Evidence, t_ns: int) -> int:
-    """How many events there were by `t_ns`; up to the failed allocation when that is the instant."""
-    failed = _failed_at(evidence)
-    if failed is not None and int(evidence.t_ns[failed]) == t_ns:
-        return failed  # several events of one microsecond: those before the failure are what it met
-    return evidence.position(t_ns)
-
-
-def _failed_at(evidence: Evidence) -> int | None:
-    """The position of the allocation that failed, in a run that ended so."""
-    if evidence.trace.state != "oom" or not evidence.has_events:
-        return None
-    found = evidence.rows("oom")
-    return int(found[-1]) if len(found) else None
-
-
 def _around_blocks(
     evidence: Evidence, t_ns: int, blocks: list[Named], allocated: int, reserved: int, terms: dict[str, int]
 ) -> None:
@@ -146,7 +118,7 @@ def _largest(blocks: list[Named]) -> dict[str, list[tuple[str, int]]]:
 
 def _request(evidence: Evidence, t_ns: int) -> Request | None:
     """The failing allocation when the breakdown is of its instant."""
-    failed = _failed_at(evidence)
+    failed = failed_at(evidence)
     if failed is None or int(evidence.t_ns[failed]) != t_ns:
         return None
     row = evidence.events.slice(failed, 1).to_pylist()[0]

@@ -8,7 +8,7 @@ from typing import Any
 from core.explain.breakdown import Breakdown
 from core.explain.difference import Difference, difference
 from core.explain.evidence import Evidence
-from core.explain.findings import Case, find
+from core.explain.findings import Case, ranked
 
 
 def explained(evidence: Sequence[Evidence], found: Sequence[Breakdown]) -> dict[str, Any]:
@@ -28,9 +28,7 @@ def explained(evidence: Sequence[Evidence], found: Sequence[Breakdown]) -> dict[
                 "seconds": _seconds(case.evidence, finding.t_ns),
                 "change": finding.change or None,
             }
-            for case, finding in sorted(
-                ((case, finding) for case in cases for finding in find(case)), key=lambda pair: -pair[1].size
-            )
+            for case, finding in ranked(cases, pair.terms if pair else None)
         ],
     }
 

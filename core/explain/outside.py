@@ -34,7 +34,8 @@ def outside_pool(trace: Trace, t_ns: int) -> Outside | None:
     device = value_at(samples, t_ns)
     if device is None or samples is None:
         return None
-    moment = _moment(samples, t_ns)
+    moment = _moment(samples, trace.series.get("reserved"), t_ns)
+    device = value_at(samples, moment) or device
     reserved = value_at(trace.series.get("reserved"), moment) or 0
     process, others = (value_at(trace.series.get(name), moment) for name in ("process_used", "other_processes_used"))
     if process is None:
@@ -47,9 +48,25 @@ def outside_pool(trace: Trace, t_ns: int) -> Outside | None:
     return Outside(terms | _inside_process(trace, moment, int(process - reserved)))
 
 
-def _moment(samples: Series, t_ns: int) -> int:
-    at = int(np.searchsorted(samples.t_ns, t_ns, side="right")) - 1
-    return int(samples.t_ns[max(at, 0)])
+SETTLED_NS = 3_000_000
+"""A sample is a few calls to the driver, which take up to a millisecond or two while a job allocates (H200)."""
+
+
+def _moment(samples: Series, reserved: Series | None, t_ns: int) -> int:
+    """The sample that tells what is outside the pool at `t_ns`: one of that time, else the nearest settled one.
+
+    Settled: the pool kept its size around it. What a sample shows of a pool that moves is not of one moment, and the
+    pool's own events would be subtracted from the wrong one.
+    """
+    at = max(int(np.searchsorted(samples.t_ns, t_ns, side="right")) - 1, 0)
+    if samples.t_ns[at] == t_ns or reserved is None or len(reserved.t_ns) < 2:
+        return int(samples.t_ns[at])
+    moves = reserved.t_ns[np.flatnonzero(np.diff(reserved.values)) + 1]
+    first, last = (np.searchsorted(moves, samples.t_ns + way * SETTLED_NS) for way in (-1, 1))
+    settled = samples.t_ns[(first == last) & ~np.isnan(samples.values)]
+    if not len(settled):
+        return int(samples.t_ns[at])
+    return int(settled[int(np.argmin(np.abs(settled - t_ns)))])
 
 
 LIBRARIES = {"CUDA context": "cuda_context", "NCCL": "nccl", "DeepSpeed workspace": "deepspeed_workspace"}

@@ -36,7 +36,8 @@ def script_of(folder: RunFolder) -> str:
         )
     result = read_json(folder.result) or {}
     on_card = spec["device"] != "cpu"
-    lines = [_head(folder.run_id, spec, result), _settings(spec, on_card), _imports(spec), _config(config)]
+    lines = [_head(folder.run_id, spec, result), _settings(spec, on_card), _imports(spec)]
+    lines += [_smaller_card(spec, on_card), _config(config)]
     lines += [_model(spec, on_card), _wrap(spec, on_card), _inputs(spec, on_card), _job(spec, on_card), _peaks(on_card)]
     return "\n".join(part for part in lines if part) + "\n"
 
@@ -57,9 +58,7 @@ def _head(run_id: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> st
         f"Peaks there: allocated {peak.get('allocated')}, reserved {peak.get('reserved')} bytes (torch's counters).",
     ]
     if spec.get("capacity_mib"):
-        lines.append(
-            f"There the card had {spec['capacity_mib']} MiB free before the process started; here it has what it has."
-        )
+        lines.append(f"A second process keeps the card so full that {spec['capacity_mib']} MiB are free at the start.")
     return "\n".join([*lines, '"""'])
 
 
@@ -68,6 +67,27 @@ def _settings(spec: Mapping[str, Any], on_card: bool) -> str:
         return ""
     conf = json.dumps(str(spec["allocator"]))
     return f'import os\n\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = {conf}\n'
+
+
+HOLDER = """
+import sys, torch
+free, _ = torch.cuda.mem_get_info()
+kept = torch.empty(free - (int(sys.argv[1]) << 20), dtype=torch.uint8, device='cuda')
+print('ready', flush=True)
+sys.stdin.read()  # until the script has ended, however it ends
+"""
+
+
+def _smaller_card(spec: Mapping[str, Any], on_card: bool) -> str:
+    if not (spec["capacity_mib"] and on_card):
+        return ""
+    lines = ["import subprocess", "", f'HOLDER = """{HOLDER}"""']
+    command = f"[sys.executable, '-c', HOLDER, '{int(spec['capacity_mib'])}']"
+    lines += [
+        f"holder = subprocess.Popen({command}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)",
+        "assert holder.stdout.readline() == b'ready\\n', 'the rest of the card could not be held'\n",
+    ]
+    return "\n".join(lines)
 
 
 def _imports(spec: Mapping[str, Any]) -> str:
@@ -129,10 +149,12 @@ def _wrap(spec: Mapping[str, Any], on_card: bool) -> str:
         if spec["max_out_tokens"] is not None:
             options += f", max_out_tokens={int(spec['max_out_tokens'])}"
         lines.append(f"model = deepspeed.init_inference(model, {options}).module")
-    lines.append("wrapped = model")
+    wrapped = "model"
     if spec["wrap"] == "ddp":
-        ids = "[0]" if on_card else "None"
-        lines.append(f"wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids={ids})")
+        wrapped = f"torch.nn.parallel.DistributedDataParallel(model, device_ids={'[0]' if on_card else 'None'})"
+        if spec["engine"] == "deepspeed" and spec["job"] == "generate":
+            wrapped += ".module"  # the worker lets go of this wrapper too
+    lines.append(f"wrapped = {wrapped}")
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ import platformdirs
 
 from core.runfolder.layout import RunFolder
 from core.runs.gallery import gallery_run
+from core.spec.cards import CARDS_VARIABLE
 from core.spec.errors import DataFolderError, InvalidSpec, NoSuchRun
 
 HOME_VARIABLE = "VRAMSCOPE_HOME"
@@ -52,6 +53,11 @@ class DataHome:
     @property
     def supervisor_log(self) -> Path:
         return self.root / "supervisor.log"
+
+    @property
+    def cards(self) -> Path:
+        """Cards that were calibrated on this machine, a JSON file each."""
+        return self.root / "cards"
 
     @property
     def settings(self) -> Path:
@@ -98,4 +104,6 @@ def open_home(root: str | os.PathLike[str] | None = None) -> DataHome:
         raise DataFolderError(
             f"the data folder {home.root} cannot be written ({error.strerror}); set {HOME_VARIABLE} to one that can"
         ) from error
+    # this process and those it starts find the calibrated cards there, unless the user names another place
+    os.environ.setdefault(CARDS_VARIABLE, str(home.cards))
     return home

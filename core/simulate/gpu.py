@@ -15,10 +15,12 @@ class Gpu:
 
     capability: tuple[int, int]
     sm_count: int
+    measured_cublas: int | None = None
+    measured_cublaslt: int | None = None
 
     @staticmethod
     def of(card: Card) -> Gpu:
-        return Gpu(card.compute_capability, card.sm_count)
+        return Gpu(card.compute_capability, card.sm_count, card.cublas_workspace, card.cublaslt_workspace)
 
     @property
     def sm(self) -> int:
@@ -29,12 +31,14 @@ class Gpu:
     def cublas_workspace(self) -> int:
         """getChosenWorkspaceSize in aten/src/ATen/cuda/CublasHandlePool.cpp of torch 2.11: `:4096:8` on 9.0 (32 MiB),
         `:4096:2:16:8` elsewhere (8.125 MiB)."""
+        if self.measured_cublas is not None:
+            return self.measured_cublas
         return 32 * MIB if self.capability[0] == 9 else (2 * 4096 + 8 * 16) * 1024
 
     @property
     def cublaslt_workspace(self) -> int:
         """1 MiB on the H200 with torch 2.11 (recorded streams in bench/reference)."""
-        return MIB
+        return MIB if self.measured_cublaslt is None else self.measured_cublaslt
 
     @property
     def prefers_cudnn(self) -> bool:

@@ -103,7 +103,7 @@ def _run(
             if spec["wrap"] == "ddp":
                 stream.mark("phase", "wrap")
                 outside.nccl()
-                model = wrap_ddp(model, device)
+                model = wrap_ddp(model, device, spec)
             stream.mark("phase", "inputs")
             prepare_cache(dict(spec), device, traced.warnings)
             ids, mask = make_inputs(dict(spec), int(unwrapped(model).config.vocab_size), device)

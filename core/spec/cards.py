@@ -36,7 +36,11 @@ class Libraries:
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU model. `memory_bytes`: the total that cudaMemGetInfo reports; how each figure is known stands beside it."""
+    """A GPU model. `memory_bytes`: the total that cudaMemGetInfo reports; how each figure is known stands beside it.
+
+    The workspaces that cuBLAS and cuBLASLt take from PyTorch's pool, in bytes: None where they were not measured, and
+    the rule of torch's source holds (core.simulate.gpu).
+    """
 
     id: str
     name: str
@@ -46,6 +50,8 @@ class Card:
     sm_count: int
     libraries: Libraries
     context_known: Known
+    cublas_workspace: int | None = None
+    cublaslt_workspace: int | None = None
 
     @property
     def device_id(self) -> str:
@@ -58,16 +64,22 @@ class Card:
         return int(major), int(minor)
 
 
-@cache
 def all_cards(folder: Path | None = None) -> tuple[Card, ...]:
     """The catalogue, then the cards that were calibrated into `folder`, whose measurements replace an entry of that id.
 
     Raises InvalidSpec for a file that is no card.
     """
+    found = sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []
+    return _cards(tuple((path, path.stat().st_mtime_ns) for path in found))
+
+
+@cache
+def _cards(files: tuple[tuple[Path, int], ...]) -> tuple[Card, ...]:
+    """Read once for each state of the files: a card that is calibrated again is a new one."""
     document = json.loads(CATALOGUE.read_text(encoding="utf-8"))
     common = document["libraries_mib"]
     cards = {entry["id"]: _card(entry, common) for entry in document["cards"]}
-    for path in sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []:
+    for path, _ in files:
         try:
             card = _card(json.loads(path.read_text(encoding="utf-8")), common)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -107,4 +119,11 @@ def _card(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Card:
             nccl=round(float(own["nccl"]) * MIB),
         ),
         context_known=entry["context"],
+        cublas_workspace=_bytes(entry, "cublas"),
+        cublaslt_workspace=_bytes(entry, "cublaslt"),
     )
+
+
+def _bytes(entry: Mapping[str, Any], workspace: str) -> int | None:
+    size = entry.get("workspaces_mib", {}).get(workspace)
+    return None if size is None else round(float(size) * MIB)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.explain.blocks import named_blocks
-from core.explain.breakdown import Breakdown, breakdown, position_of
+from core.explain.breakdown import Breakdown, breakdown
 from core.explain.categories import BY_KEY
 from core.explain.difference import difference
 from core.explain.evidence import Evidence, read_evidence
-from core.explain.findings import Case, Finding, find
+from core.explain.findings import Case, Finding, ranked
 from core.explain.history import pool_history
+from core.explain.instant import position_of
 from core.plots.breakdown import bars, waterfall
 from core.plots.inside import area, icicle
 from core.plots.units import size
@@ -138,13 +139,13 @@ def _findings(evidence: Sequence[Evidence], found: Sequence[Breakdown]) -> None:
     st.subheader("What explains it", divider="gray")
     cases = [Case(one, part) for one, part in zip(evidence, found, strict=True)]
     said: dict[str, list[tuple[Case, Finding]]] = {}
-    for case in cases:
-        for finding in find(case):
-            said.setdefault(finding.sentence, []).append((case, finding))
+    terms = difference(found[0], found[1]).terms if len(found) == 2 else None
+    for case, finding in ranked(cases, terms):
+        said.setdefault(finding.sentence, []).append((case, finding))
     if not said:
         st.caption("No rule has anything to say about these runs.")
         return
-    for same in sorted(said.values(), key=lambda pairs: -pairs[0][1].size)[:MOST_FINDINGS]:
+    for same in list(said.values())[:MOST_FINDINGS]:
         _finding([case.breakdown.run_id for case, _ in same], *same[0])
 
 

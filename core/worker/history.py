@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 from typing import Any
@@ -27,8 +28,11 @@ class AllocatorHistory:
         Raises TypeError or AttributeError where torch has neither the interface of 2.1 nor that of 2.0.
         """
         record: Any = torch.cuda.memory._record_memory_history
+        options: dict[str, Any] = {"context": "all" if self._stacks else None, "max_entries": MAX_ENTRIES}
+        if "skip_actions" in inspect.signature(record).parameters:
+            options["skip_actions"] = ["free_requested"]  # a third of all entries, and none that is read
         try:
-            record(enabled="all", context="all" if self._stacks else None, stacks="python", max_entries=MAX_ENTRIES)
+            record(enabled="all", stacks="python", **options)
         except TypeError:  # torch 2.0
             record(
                 True,

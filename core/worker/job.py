@@ -94,7 +94,7 @@ class Job:
         self._tensors.collect(self._model)
         if self._spec["wrap"] == "ddp":
             with self._recorder.phase("wrap"):
-                self._model = wrap_ddp(self._model, self._device)
+                self._model = wrap_ddp(self._model, self._device, self._spec)
                 self._device.synchronize()
         if self._spec["record_modules"]:
             self._marks = ModuleMarks()

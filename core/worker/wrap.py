@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
@@ -28,9 +29,14 @@ def start_process_group(device: Device) -> None:
     dist.init_process_group("gloo" if device.type == "cpu" else "nccl", store=store, rank=0, world_size=1)
 
 
-def wrap_ddp(model: Any, device: Device) -> Any:
-    """`model` in DDP, with DDP's defaults: it broadcasts the parameters and makes buckets for their gradients."""
-    return DistributedDataParallel(model, device_ids=None if device.type == "cpu" else [0])
+def wrap_ddp(model: Any, device: Device, spec: Mapping[str, Any]) -> Any:
+    """`model` in DDP, with DDP's defaults: it broadcasts the parameters and makes buckets for their gradients.
+
+    Where DeepSpeed's module generates, the wrapper is let go, as in the scripts that were written for this: they
+    rebind the model to `DDP(engine.module).module`. Its bucket then is cache, not a live tensor.
+    """
+    wrapped = DistributedDataParallel(model, device_ids=None if device.type == "cpu" else [0])
+    return wrapped.module if spec["engine"] == "deepspeed" and spec["job"] == "generate" else wrapped
 
 
 def unwrapped(model: Any) -> Any:

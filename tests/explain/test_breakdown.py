@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from core.explain.blocks import cut
-from core.explain.breakdown import Breakdown, breakdown, instant_of
+from core.explain.blocks import cut, named_blocks
+from core.explain.breakdown import Breakdown, breakdown
 from core.explain.difference import difference
+from core.explain.document import explained
 from core.explain.evidence import NEVER, Evidence, pair_blocks, read_evidence
+from core.explain.instant import instant_of, position_of
 from core.runfolder.tables import EVENTS
 from core.runs.gallery import Recording, gallery_run, recordings
 from core.runs.home import open_home
@@ -64,7 +66,9 @@ def test_nearly_everything_has_a_name(run_id: str) -> None:
     found = breakdown(evidence)
     held = evidence.trace.peaks["reserved"].bytes or 0
     assert found.terms.get("unattributed", 0) <= 0.01 * held
-    assert abs(found.terms.get("rounding", 0)) <= 0.01 * held
+    # a block is up to 511 bytes larger than what was asked for, and a rest of up to 1 MiB is not split off a large one
+    blocks = named_blocks(evidence, position_of(evidence, found.t_ns))
+    assert 0 <= found.terms.get("rounding", 0) <= sum(511 + (MIB if block.size > MIB else 0) for block in blocks)
     assert found.terms["weights"] == pytest.approx(evidence.trace.result["model"]["parameter_bytes"], rel=0.01)
 
 
@@ -76,10 +80,10 @@ def test_the_allocation_that_failed_is_named() -> None:
 
 
 def test_the_kv_cache_is_as_large_as_it_must_be() -> None:
-    """2 tensors x 32 layers x 150 rows x tokens x 4,096 x 2 bytes."""
+    """2 tensors x 32 layers x 150 rows x tokens x 4,096 x 2 bytes; one layer's are there twice while it copies them."""
     found = breakdown(evidence_of("fragmentation-1"))
     per_token = 2 * 32 * 150 * 4096 * 2
-    assert 69 * per_token < found.terms["kv_cache"] <= 72 * per_token
+    assert 69 * per_token < found.terms["kv_cache"] <= 72 * per_token * 33 / 32
 
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda recording: recording.experiment_id)
@@ -94,12 +98,21 @@ def test_a_difference_sums_to_the_byte(recording: Recording) -> None:
             assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_top_term_of_each_recorded_pair() -> None:
-    def top(a: str, b: str) -> str:
-        return next(iter(difference(breakdown(evidence_of(a)), breakdown(evidence_of(b))).terms))
-
-    assert top("ddppuzzle-1", "ddppuzzle-2") == "deepspeed_workspace"
-    assert top("fragmentation-1", "fragmentation-2").startswith("cached")
+@pytest.mark.parametrize(
+    ("a", "b", "term", "finding"),
+    [
+        ("ddppuzzle-1", "ddppuzzle-2", "deepspeed_workspace", "deepspeed_workspace"),
+        ("fragmentation-1", "fragmentation-2", "cached_segments", "fragmentation"),
+        ("autocast-1", "autocast-2", "autocast_copies", "autocast_copies"),
+        ("autocast-2", "autocast-3", "autocast_copies", "autocast_copies"),
+        ("promptlogits-1", "promptlogits-2", "logits", "all_logits"),
+    ],
+)
+def test_the_top_term_and_finding_of_each_recorded_pair(a: str, b: str, term: str, finding: str) -> None:
+    evidence = [evidence_of(a), evidence_of(b)]
+    said = explained(evidence, [breakdown(one) for one in evidence])
+    assert said["difference"]["terms"][0]["name"] == term
+    assert said["findings"][0]["id"] == finding
 
 
 def test_a_run_without_marks_says_what_it_cannot_tell(tmp_path: Path) -> None:
@@ -130,7 +143,10 @@ def test_a_run_on_the_cpu_is_one_figure(tmp_path: Path) -> None:
 def test_an_instant_is_the_failure_or_the_peak() -> None:
     oom, fits = evidence_of("ddppuzzle-1"), evidence_of("fragmentation-1")
     assert instant_of(oom) == int(oom.t_ns[oom.rows("oom")[-1]])
-    assert instant_of(fits) == fits.trace.peaks["device_used"].t_ns
+    t_ns, peak = instant_of(fits), breakdown(fits)
+    assert peak.total == fits.trace.peaks["device_used"].bytes
+    stretch = [p for p in fits.trace.phases if p.name == "decode" and p.index in (35, 36)]
+    assert stretch[0].t_start <= t_ns <= (stretch[-1].t_end or 0), "the pool is at its peak for two steps"
 
 
 def table(*rows: tuple[str, int, int]) -> pa.Table:

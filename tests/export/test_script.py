@@ -90,7 +90,7 @@ def test_the_script_of_a_recorded_run_is_python_and_self_contained(run_id: str, 
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    assert imported <= {"json", "sys", "os", "torch", "transformers", "deepspeed"}
+    assert imported <= {"json", "sys", "os", "subprocess", "torch", "transformers", "deepspeed"}
     assert "token" not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 

@@ -28,20 +28,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     home = tmp_path_factory.mktemp("puzzle") / "home"
     command = ("run", "--file", str(ROOT / "examples" / "ddp-puzzle.yaml"), "--device", "sim:rtx-a6000", "--json")
     done = core(home, *command, timeout=280)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # one of them failed, as on the card
     found: list[dict[str, Any]] = json.loads(done.stdout)["runs"]
     return found
 
 
 def test_two_of_the_five_fit(runs: list[dict[str, Any]]) -> None:
-    assert [run["state"] == "finished" for run in runs] == [False, True, False, True, False]
-    assert "Tried to allocate 642.00 MiB" in runs[0]["error"]["message"]
-    assert runs[0]["error"]["phase"] == "prefill"
+    assert [run["state"] for run in runs] == ["oom", "finished", "failed", "finished", "oom"]
+    for number in (0, 4):
+        assert "Tried to allocate 642.00 MiB" in runs[number]["error"]["message"]
+        assert runs[number]["error"]["phase"] == "prefill"
+    assert "CUBLAS_STATUS_ALLOC_FAILED" in runs[2]["error"]["message"]
 
 
 def test_device_peaks_are_those_of_the_card(runs: list[dict[str, Any]]) -> None:
     for run, measured in zip(runs, DEVICE_PEAKS, strict=True):
-        assert run["peak"]["device_used"] / MIB == pytest.approx(measured, rel=0.03)
+        assert run["peak"]["device_used"] / MIB == pytest.approx(measured, rel=0.001)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -173,7 +173,7 @@ def test_compare_explains_the_puzzle(home: DataHome) -> None:
     app = opened("pages/2_Compare.py", runs="ddppuzzle-1,ddppuzzle-2", axis="step")
     said = " ".join(markdown.value for markdown in app.markdown).replace("\\", "")
     assert "asked for 642.0 MiB of logits more" in said
-    assert "ddppuzzle-1 − ddppuzzle-2 = 298.0 MiB" in said
+    assert "ddppuzzle-1 − ddppuzzle-2 = 202.0 MiB" in said
     assert "DeepSpeed took 32.8 GiB as one workspace" in said
     assert [subheader.value for subheader in app.subheader][1:4] == [
         "Where the memory is",

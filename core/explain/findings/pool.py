@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.explain.blocks import rules_of
 from core.explain.findings.finding import MIB, Case, Finding, said
-from core.explain.naming import ATTENTION
+from core.explain.naming import RULES
 
 LEAST = 64 * MIB
 """Smaller things are not worth a sentence."""
 
 SHARE = 0.05
 """Of what is in use: less would not change what fits."""
+
+LOGITS = [number for number, rule in enumerate(RULES) if rule.category == "logits"]
+KV_CACHE = [number for number, rule in enumerate(RULES) if rule.category == "kv_cache"]
 
 LOGITS_VERSION = "4.45"
 """transformers from this version on computes the last position's logits only (num_logits_to_keep of its models)."""
@@ -59,6 +63,8 @@ def all_logits(case: Case) -> Finding | None:
     blocks = case.evidence.blocks.size
     met = bool(request) and abs((request.size if request else 0) - size) <= 2 * MIB
     at = np.flatnonzero(blocks == size)
+    if len(at) and case.evidence.has_marks:  # autocast's copy of a head can be of that size too
+        at = at[np.isin(rules_of(case.evidence, at)[0], LOGITS)]
     if size < LEAST or not (met or len(at)):
         return None
     return case.finding(
@@ -80,12 +86,12 @@ def growing_cache(case: Case) -> Finding | None:
     if size < LEAST or spec.get("cache_implementation") == "static" or not evidence.has_marks:
         return None
     blocks = evidence.blocks
-    attention = np.asarray([bool(ATTENTION.search(name)) for name in blocks.modules] + [False])
     decode = next((p.t_start for p in evidence.trace.phases if p.name == "decode"), None)
     if decode is None:
         return None
-    late = (evidence.t_ns[blocks.born] >= decode) & attention[blocks.module] & (blocks.size * 200 > size)
-    if not late.any():
+    late = np.flatnonzero((evidence.t_ns[blocks.born] >= decode) & (blocks.size * 200 > size))
+    late = late[np.isin(rules_of(evidence, late)[0], KV_CACHE)]
+    if not len(late):
         return None
     copied = int(blocks.size[late].sum())
     return case.finding(

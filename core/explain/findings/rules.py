@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from core.explain.findings import card, pool
 from core.explain.findings.finding import Case, Finding
@@ -21,6 +21,33 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     card.other_process,
     card.missed_by_a_sampler,
 )
+
+
+ABOUT = {
+    "deepspeed_workspace": ("deepspeed_workspace",),
+    "cached_at_sizing": ("deepspeed_workspace",),
+    "fragmentation": ("cached_segments", "cached_holes"),
+    "autocast_copies": ("autocast_copies",),
+    "all_logits": ("logits",),
+    "growing_cache": ("kv_cache",),
+    "ddp_buckets": ("ddp_buckets",),
+    "fp32_weights": ("weights",),
+    "kept_activations": ("activations",),
+    "outside_pytorch": ("cuda_context", "libraries", "nccl", "non_torch"),
+    "other_process": ("other_processes",),
+}
+"""The terms of a breakdown that a finding explains."""
+
+
+def ranked(cases: Sequence[Case], terms: Mapping[str, int] | None = None) -> list[tuple[Case, Finding]]:
+    """The findings of all cases, the largest first; first of all those that explain `terms`, the difference of two."""
+    terms = terms or {}
+
+    def rank(pair: tuple[Case, Finding]) -> tuple[int, int]:
+        explains = sum(abs(terms.get(name, 0)) for name in ABOUT.get(pair[1].key, ()))
+        return -explains, -pair[1].size
+
+    return sorted(((case, finding) for case in cases for finding in find(case)), key=rank)
 
 
 def find(case: Case) -> list[Finding]:
