@@ -80,7 +80,7 @@ OTHER_FORMATS: tuple[Format, ...] = (
         rf"requestedmemory:(?P<requested>{_GIB}\(gigabytes\))"
         r"(?:settingmaximumtotaltokens\(input\+output\)to(?P<n_tokens>\d{1,12}))?(?:workspace:(?:0x[0-9a-f]{1,16}|\(nil\)))?-{0,80}",
         anchor="freememory:",
-        before=r"-{1,80}",
+        before=r"(?<!-)-{1,80}",
     ),
     looked_for(
         "deepspeed_banner_bytes",
@@ -88,7 +88,7 @@ OTHER_FORMATS: tuple[Format, ...] = (
         rf"freememory:(?P<free>{INT}\(bytes\))totalmemory:(?P<total>{INT}\(bytes\))"
         r"(?:settingmaximumtotaltokens\(input\+output\)to(?P<n_tokens>\d{1,12}))?",
         anchor="freememory:",
-        before=r"-{1,80}",
+        before=r"(?<!-)-{1,80}",
     ),
     looked_for("deepspeed_null", "deepspeed", r"workspaceisnull\.?", anchor="workspaceisnull"),
     looked_for(

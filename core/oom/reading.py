@@ -107,11 +107,12 @@ _VERSION = re.compile(
 _COMPILED = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
 
 
-def read_facts(text: str, first: int, last: int) -> Facts:
-    """What `text` tells around its errors, which begin at `first` and end at `last`. The last word on a fact counts."""
-    end = min(len(text), last + AFTER)
-    part = text[max(0, first - BEFORE, end - MOST) : end]
-    close, lower = Pasted(part).squeezed, part.lower()
+def read_facts(pasted: Pasted, first: int, last: int) -> Facts:
+    """What a text tells around its errors, which begin at `first` and end at `last`. The last word on a fact counts."""
+    end = min(len(pasted.text), last + AFTER)
+    start = max(0, first - BEFORE, end - MOST)
+    part = pasted.text[start:end]
+    close, lower = pasted.squeezed_between(start, end), part.lower()
     given: dict[str, object] = {}
     for name, pattern in _COMPILED.items():
         for match in pattern.finditer(lower):

@@ -12,7 +12,7 @@ import pytest
 from core.oom.error import FIELDS, OomError
 from core.oom.parse import parse
 from core.oom.paste import Pasted
-from tests.oom.mangle import MANGLES
+from tests.oom.mangle import LEARNT, MANGLES, PREFIXES, hard_wrap, prefixed
 
 DATA = Path(__file__).parent / "data"
 FORMATS: list[dict[str, Any]] = json.loads((DATA / "oom_formats.json").read_text(encoding="utf-8"))
@@ -52,6 +52,25 @@ def test_what_pasting_does_changes_nothing(mangle: str) -> None:
         inside = errors_in(text[start:end])
         assert len(inside) == 1, (row["id"], text[start:end])
         check(row, inside[0])
+
+
+@pytest.mark.parametrize("prefix", [*PREFIXES, *LEARNT])
+@pytest.mark.parametrize("width", [2000, 80, 37])
+def test_a_prefix_before_each_line_changes_nothing(prefix: str, width: int) -> None:
+    for row in FORMATS:
+        text = prefixed(hard_wrap(row["message"], width), prefix)
+        found = errors_in(text)
+        assert len(found) == 1, (row["id"], text)
+        check(row, found[0])
+
+
+def test_lines_of_several_ranks_that_are_mixed() -> None:
+    first, second = MESSAGES["F9-1"].split("\n"), MESSAGES["F9-2"].split("\n")
+    for one, two in (("[rank0]: ", "[rank1]: "), ("server-1  | ", "server-2  | "), ("0: ", "1: ")):
+        mixed = [one + a + "\n" + two + b for a, b in zip(first, second, strict=True)]
+        found = errors_in("\n".join(mixed))
+        assert [error.requested_bytes for error in found] == [448 * 2**20, 512 * 2**20]
+        assert [error.device_index for error in found] == [0, 1]
 
 
 def test_ranks_glued_together_are_found_in_order() -> None:
