@@ -25,7 +25,10 @@ _LEVEL = (
     rf"(?:\[{_LEVEL_WORD}\]:{{0,2}}|{_LEVEL_WORD}(?:(?=[ \t\[])|\]|(?=\|)"
     r"|:{1,2}(?:(?!\w{0,60}Error)[A-Za-z_][\w.]{0,60}:(?!:[A-Za-z]))?))"
 )
-_BRACKET = r"\[(?!enforce|metal|malloc|TRT|GPU|[A-Za-z]\]|[Rr]ank:\d{1,5}\] FATAL|[^\]\n]{0,80}::)[\w./:@#, -]{1,80}\](?:<std(?:err|out)>)?:{0,2}"
+_BRACKET = (
+    r"\[(?!enforce|metal|malloc|TRT|GPU|[A-Za-z]\]|[Rr]ank:\d{1,5}\] FATAL|[^\]\n]{0,80}::)"
+    r"[\w./:@#, -]{1,80}\](?:<std(?:err|out)>)?:{0,2}"
+)
 _SOURCE = r"(?<=[\s\[])[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs|h):\d{1,6}(?::[\w<>]{1,40})?(?:\]|:(?= )|(?= - | ))"
 _GLOG = rf"[IWEFDC]\d{{4,8}} {_TIME} {{1,8}}\d{{1,8}} {_SOURCE}"
 _BAR = r"(?:-{1,2}>?(?=[ \t])|—|\|(?=[ \t]{1,10}[A-Za-z_<(\[]))"
