@@ -95,7 +95,7 @@ def test_a_name_that_holds_its_size_is_about_that_large() -> None:
         sizes = [word for word in name.split("-") if word[:1].isdigit() and word[-1:] in "bm" and "x" not in word]
         if sizes:
             said = float(sizes[0][:-1]) * (1e9 if sizes[0].endswith("b") else 1e6)
-            assert (dims_of(name, None).parameters or 0) == pytest.approx(said, rel=0.35), name
+            assert (dims_of(name, None).parameters or 0) == pytest.approx(said, rel=0.4), name
 
 
 def test_keys_that_are_compressed_are_not_computed() -> None:
