@@ -18,7 +18,8 @@ from core.oom.facts import Facts
 from core.oom.identify import identify
 from core.oom.parse import parse
 from core.oom.paste import Pasted
-from core.oom.reading import read_facts, site_before
+from core.oom.reading import read_facts
+from core.oom.sites import site_after, site_before
 from core.oom.tensor import Tensor
 
 Confidence = Literal["high", "medium", "low"]
@@ -127,7 +128,8 @@ def _explain(error: OomError, pasted: Pasted, facts: Facts, errors: Sequence[Oom
     start, end = error.span
     before = pasted.squeezed_between(max(0, start - 8000), start)
     dims = dims_of(facts.model, facts.config)
-    site = site_before(before)
+    own = pasted.squeezed_between(start, min(len(pasted.text), start + 4000)) if error.kind.startswith("ggml") else ""
+    site = site_after(own) or site_before(before)
     tensors = identify(error, dims, facts, site)
     devices = {(other.device_index, other.span) for other in errors if other.kind == error.kind}
     holders = account(error, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 UNITS = {"b": 1, "byte": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50}
 UNITS |= {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "gigabytes": 2**30}
+UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 """Every source of these texts divides by 1024, whatever it calls the unit: MPS printed 18.13 as GB, later as GiB."""
 
 NO_VALUE = 2**64
@@ -27,8 +28,8 @@ def parse_size(text: str) -> int:
 def figure(text: str) -> tuple[int, int]:
     """Bytes, and bytes between two neighbouring values of the print: 0 where exact, 10,737,418 for `3.17gib`."""
     number = text.rstrip(_LETTERS)
-    whole, _, decimals = number.replace(",", ".").partition(".")
     unit = UNITS[text[len(number) :] or "b"]
+    whole, _, decimals = number.replace(",", "" if unit == 1 else ".").partition(".")
     value, parts = int(whole + decimals) * unit, 10 ** len(decimals)
     # every unit but 1 has more factors of two than `parts`, so that nothing lies halfway
     return (2 * value + parts) // (2 * parts), 0 if unit == 1 else (2 * unit + parts) // (2 * parts)

@@ -9,8 +9,8 @@ from core.oom.activations import activation_tensors, narrow
 from core.oom.dims import Dims
 from core.oom.error import OomError
 from core.oom.facts import Facts
-from core.oom.reading import Site
 from core.oom.rounding import Window, window_of
+from core.oom.sites import Site
 from core.oom.tensor import Tensor
 from core.oom.weights import fingerprints, weight_tensors
 

@@ -75,7 +75,7 @@ def _fixed(pasted: Pasted) -> Iterator[OomError]:
         count, after = 0, 0
         for anchor in _places(squeezed, form.anchor):
             match = form.pattern.match(squeezed, anchor) if anchor >= after else None
-            if match is None:
+            if match is None or (form.needs and not form.needs.search(match[0])):
                 continue
             count, before, after = count + 1, after, match.end()
             if count > most:
@@ -164,6 +164,8 @@ def _error(
             values[SHORT[name]] = value
             if name == "requested":
                 step = printed
+        elif name == "free_bare":  # in the unit of the total
+            values["free_bytes"] = parse_size(text + (groups["total"] or "").lstrip("0123456789."))
         elif name.startswith("n_"):
             numbers[name[2:]] = int(text)
         else:
@@ -190,9 +192,19 @@ WEAK = {form.kind for form in FORMATS if form.weak}
 
 
 def _without_echoes(errors: list[OomError]) -> list[OomError]:
-    """Without what repeats a better message of the same backend in other words."""
-    better = {error.backend for error in errors if error.kind not in WEAK}
-    return [error for error in errors if error.kind not in WEAK or error.backend not in better]
+    """Without what repeats a better message of the same backend in other words, or the same in fewer."""
+    most: dict[str, int] = {}
+    for error in errors:
+        backend = _maker(error)
+        most[backend] = max(most.get(backend, 0), error.said() if error.kind in WEAK else STRONG)
+    return [error for error in errors if error.kind not in WEAK or error.said() >= most[_maker(error)]]
+
+
+def _maker(error: OomError) -> str:
+    return (error.backend or "").removesuffix("_driver")
+
+
+STRONG = 100
 
 
 PARTS = {"deepspeed": "deepspeed_", "tensorrt": "tensorrt_"}

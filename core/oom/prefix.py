@@ -77,8 +77,8 @@ _ENDS = re.compile(
 )
 """The last one is a pod of Kubernetes and its container."""
 _CONTENT = re.compile(
-    r"mem|alloc|error[:s ]|request|free|total|torch|cuda|hip|mps|[kmg]ib|byte|workspace|token|metal|pool|usage|reserv"
-    r"|limit|fail|nccl|in use|process|device|summary|from|retries|segment",
+    r"ggml_|llama_|mem|alloc|error[:s ]|request|free|total|torch|cuda|hip|mps|[kmg]ib|byte|workspace|token|metal|pool"
+    r"|usage|reserv|limit|fail|nccl|in use|process|device|summary|from|retries|segment",
     re.IGNORECASE,
 )
 """What a message is made of: lines that share such words do not share a prefix."""
@@ -93,9 +93,20 @@ def learnt_prefixes(text: str) -> list[str]:
         known = FIRST.match(line)
         rest = line[known.end() if known else 0 :][:90]
         if len(rest) > 2 and rest[:3] == last[:3]:
-            length = next((at for at, (a, b) in enumerate(zip(last, rest, strict=False)) if a != b), len(rest))
-            alike = _ENDS.match(rest, 0, length)
+            alike = _ENDS.match(rest, 0, _alike(last, rest))
             if alike and not _CONTENT.search(alike[0]):
                 found[alike[0]] += 1
         last = rest or last
     return [name for name, _ in found.most_common(4)]
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    least, most = 0, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one.startswith(other[:middle]):
+            least = middle
+        else:
+            most = middle - 1
+    return least

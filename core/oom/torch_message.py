@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from core.oom.figures import size_group
 
-ANCHORS = ("outofmemory", "triedtoallocate", "hasatotalcapac", "(gpu", "platformcannotallocate")
+ANCHORS = ("outofmemory", "triedtoallocate", "hasatotalcapac", "(gpu", "(npu", "platformcannotallocate")
 """Where such a message can be noticed, in squeezed text."""
 
 _CLAUSE = re.compile(
@@ -20,13 +20,13 @@ _CLAUSE = re.compile(
     + "|".join(
         (
             rf"triedtoallocate{size_group('requested')}",
-            rf"gpu(?P<device>\d{{1,4}})(?:hasatotalcapaci?tyof{size_group('total')}(?:ofwhich{size_group('free')}isfree)?"
+            rf"[gn]pu(?P<device>\d{{1,4}})(?:hasatotalcapaci?tyof{size_group('total')}(?:ofwhich{size_group('free')}isfree)?"
             r"|(?=[;)]))",
             rf"process(?P<pid>\d{{1,10}})has{size_group('other')}memoryinuse",
             rf"includingnon-pytorchmemory,thisprocesshas{size_group('process')}memoryinuse",
             rf"oftheallocatedmemory{size_group('allocated')}isallocatedbypytorch",
             rf"with{size_group('private')}allocatedinprivatepools(?:\(e\.g\.,?cudagraphs\))?",
-            rf"(?:and)?{size_group('figure')}(?P<words>allowed|isreservedbypytorchbutunallocated"
+            rf"(?:and)?{size_group('figure')}(?P<words>allowed|currentactive|isreservedbypytorchbutunallocated"
             # up to torch 2.0
             r"|totalcapacity|alreadyallocated|free(?=[;).])|reservedintotalbypytorch|cached(?=[;).]))",
             r"(?P<hint>ifreserved(?:butunallocated)?memoryis(?:large|>{0,2}allocatedmemory)trysetting[\w=:]{1,80}?toavoidfragmentation)",
@@ -43,13 +43,16 @@ _WORDS = {
     "alreadyallocated": "allocated",
     "free": "free",
     "reservedintotalbypytorch": "reserved",
+    "currentactive": "active",
     "cached": "cached",  # cached minus allocated, in the source of 1.0 to 1.4
 }
 """What the figure before these words is."""
 
+_AS_PRINTED = re.compile(r"\d{1,20}[.,]\d\d[kmgt]ib|\d{1,20}bytes?")
+"""How the allocators print a size; people who write of one seldom do."""
 _TAIL = re.compile(r"[.)]{0,2}")
 _HEAD = re.compile(
-    r"(?:(cuda|hip|xpu)outofmemory|outofmemory|platformcannotallocatememoryblockwithsizelargerthan\w{1,6}!)"
+    r"(?:(cuda|hip|xpu|npu)outofmemory|outofmemory|platformcannotallocatememoryblockwithsizelargerthan\w{1,6}!)"
 )
 _CLASS = re.compile(
     r"(?:torch\.(?:cuda\.|distributed\.)?)?(?:outofmemory|runtime|accelerator|distbackend|memory|value)?error:(?:current)?\Z"
@@ -72,10 +75,10 @@ class Message:
 
 
 _VIABLE = re.compile(
-    r"outofmemory[.;,:()\[\]…]{0,8}(?:tried|gpu\d|process\d|includ|\d|ofthe|with\d|and\d|ifres|seedoc|please)"
-    r"|triedtoallocate\d|hasatotalcapac|\(gpu\d{1,4};\d|platformcannotallocate"
+    r"outofmemory[.;,:()\[\]…]{0,8}(?:tried|[gn]pu\d|process\d|includ|\d|ofthe|with\d|and\d|ifres|seedoc|please)"
+    r"|triedtoallocate\d|hasatotalcapac|\([gn]pu\d{1,4};\d|platformcannotallocate"
 )
-_RAISED = tuple(f"error:{device}" for device in ("cuda", "hip", "xpu", ""))
+_RAISED = ("outofmemoryerror:", *(f"error:{device}" for device in ("cuda", "hip", "xpu", "npu")))
 
 
 def may_be_message(squeezed: str, anchor: int) -> bool:
@@ -95,7 +98,7 @@ def message_at(squeezed: str, anchor: int) -> Message | None:
     """The message that is noticed at `anchor`, or None for a mention of the words in something else."""
     start = anchor
     if squeezed.startswith("outofmemory", anchor):
-        start -= next((len(word) for word in ("cuda", "hip", "xpu") if squeezed.endswith(word, 0, anchor)), 0)
+        start -= next((len(word) for word in ("cuda", "hip", "xpu", "npu") if squeezed.endswith(word, 0, anchor)), 0)
     head = _HEAD.match(squeezed, start)
     begun = class_before(squeezed, start)
     found = Message(begun, head.end() if head else start, None, begun < start)
@@ -105,10 +108,14 @@ def message_at(squeezed: str, anchor: int) -> Message | None:
     for match in _clauses(squeezed, at):
         _take(found, match)
         found.end = match.end()
-    if found.end == at and not (head and found.classed):
-        return None
+    if found.end == at and not (head and found.classed and (head[1] or "outofmemoryerror:" in squeezed[begun:start])):
+        return None  # `git error: out of memory` names no device
     if not head and not found.groups.keys() - {"device"}:
         return None
+    if not head and found.groups.keys() == {"requested"} and not _AS_PRINTED.fullmatch(found.groups["requested"]):
+        return None  # `I tried to allocate 10 GB`
+    if not head and squeezed.endswith(("mallocfailed(", "$torch:notenoughmemory:you"), 0, start):
+        return None  # git's, and an older one that is a format of its own
     tail = _TAIL.match(squeezed, found.end)
     found.end = tail.end() if tail else found.end
     found.backend = found.backend or _backend_in(squeezed[found.start : found.end], bool(head))
