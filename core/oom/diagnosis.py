@@ -130,6 +130,8 @@ def _explain(error: OomError, pasted: Pasted, facts: Facts, errors: Sequence[Oom
     dims = dims_of(facts.model, facts.config)
     own = pasted.squeezed_between(start, min(len(pasted.text), start + 4000)) if error.kind.startswith("ggml") else ""
     site = site_after(own) or site_before(before)
+    if error.kind.startswith("ggml"):
+        facts = facts.or_else(Facts(engine="llama.cpp"))
     tensors = identify(error, dims, facts, site)
     devices = {(other.device_index, other.span) for other in errors if other.kind == error.kind}
     holders = account(error, facts)
