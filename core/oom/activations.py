@@ -14,6 +14,8 @@ from core.oom.rounding import Window
 from core.oom.tensor import WIDTH, Tensor
 
 MOST_ROWS = 4096
+MOST_SEQUENCES = 1024
+"""In one batch: more are possible, but nobody leaves them unsaid."""
 BATCHES = (1, 2, 4, 8, 16, 32)
 SOLVABLE = {"batch", "prompt", "seq", "heads"}
 """What people leave out. Any size would be some vocabulary, so that is not solved for."""
@@ -54,15 +56,19 @@ WHOLE_CACHE = Shape(
     "kv", "keys and values of all layers", ("layers", "2", "batch", "kv_heads", "total", "head_dim"), ("?", "fp32")
 )
 """llama.cpp takes it in one piece."""
+LLAMA_CPP = ("llama.cpp", "llamacpp", "ggml", "ollama")
 
 
 def narrow(facts: Facts) -> str:
+    if facts.engine in LLAMA_CPP:
+        return "fp16"
     return facts.dtype if facts.dtype in ("bf16", "fp16") else "bf16"
 
 
 def _sizes(dims: Dims, facts: Facts) -> dict[str, int | None]:
     heads, keys, ranks = dims.heads, dims.kv_heads, facts.tp_size or 1
-    batch = None if facts.batch_size is None else facts.batch_size * (facts.num_beams or 1)
+    given = facts.batch_size or (1 if facts.engine in LLAMA_CPP else None)  # it has one sequence as a rule
+    batch = None if given is None else given * (facts.num_beams or 1)
     return {
         "1": 1,
         "2": 2,
@@ -83,14 +89,15 @@ def _sizes(dims: Dims, facts: Facts) -> dict[str, int | None]:
 def activation_tensors(dims: Dims, facts: Facts, window: Window) -> Iterator[Tensor]:
     """Computed ones first, then solved ones; each has a size that the request can stand for."""
     sizes = _sizes(dims, facts)
-    shapes = (*SHAPES, WHOLE_CACHE) if facts.engine in ("llama.cpp", "llamacpp", "ggml") else SHAPES
+    shapes = (*SHAPES, WHOLE_CACHE) if facts.engine in LLAMA_CPP else SHAPES
     for shape in shapes:
         for mark in shape.dtypes:
             dtype = narrow(facts) if mark == "?" else mark
             if shape.kind == "logits_all" and dims.vocab is None:
-                for vocab in known_vocabularies() if window.exact else ():
-                    found = _rows(shape, dtype, {**sizes, "vocab": vocab}, window)
-                    yield from (replace(tensor, solved=("prompt", "vocab")) for tensor in found)
+                # some vocabulary divides any size to a few rows: it takes the bytes themselves, and a prompt
+                for vocab in known_vocabularies() if window.to_the_byte and facts.prompt_tokens else ():
+                    found = _rows(shape, dtype, {**sizes, "batch": sizes["batch"] or 1, "vocab": vocab}, window)
+                    yield from (replace(tensor, solved=("prompt", "vocab")) for tensor in found if not tensor.loose)
             elif shape.kind == "kv":
                 yield from _cache(shape, dtype, sizes, facts, window)
             else:
@@ -152,12 +159,14 @@ def _lengths(facts: Facts) -> tuple[int | None, ...]:
 
 
 def _rows(shape: Shape, dtype: str, sizes: Mapping[str, int | None], window: Window) -> Iterator[Tensor]:
-    """Logits of somewhat more rows than were named: a chat template or special tokens add to a prompt."""
-    named = (sizes["prompt"] or 0) * (sizes["batch"] or 0)
+    """Logits of more rows than were named: a chat template or special tokens add to a prompt, images add many."""
+    prompt = sizes["prompt"] or 0
     for tensor in _solved(shape, dtype, {**sizes, "prompt": None}, "prompt", window):
-        rows = tensor.shape[0] * tensor.shape[1]
-        if window.exact and named < rows <= 1.1 * named + 64:
+        rows = tensor.shape[1]
+        if prompt < rows <= 1.1 * prompt + 64:
             yield tensor
+        elif prompt < rows:
+            yield replace(tensor, loose=True)
 
 
 def _solved(
@@ -183,7 +192,8 @@ def _solved(
         near = sorted(range(first, high + 1), key=lambda n: abs(n**power * rest - window.asked))
         found = list(dict.fromkeys([*(_roundest(first, high) if len(solved) < 2 else []), *near]))[:4]
     for value in found:
-        yield _tensor(shape, dtype, {**sizes, unknown: value}, solved or (unknown,))
+        if unknown != "batch" or value <= MOST_SEQUENCES:
+            yield _tensor(shape, dtype, {**sizes, unknown: value}, solved or (unknown,))
 
 
 def _roundest(first: int, last: int) -> list[int]:
@@ -201,9 +211,12 @@ def _cache(shape: Shape, dtype: str, sizes: Mapping[str, int | None], facts: Fac
     if prompt is not None:
         lengths += [(length, ()) for length in (prompt, prompt + new - 1, prompt + new) if length >= prompt]
         # some step in between: nearly any size is some length, so that is solved for and no evidence of its own
-        lengths.append((min(max(window.high // rest, prompt), prompt + new), ("total",)))
+        between = min(max(window.high // rest, prompt), prompt + new)
+        lengths.append((between, ("total",)))
     for length, solved in lengths:
-        tensor = _tensor(shape, dtype, {**sizes, "total": length}, solved)
+        tensor = replace(
+            _tensor(shape, dtype, {**sizes, "total": length}, solved), loose=bool(solved) and 10 * new > (prompt or 0)
+        )
         if window.holds(tensor.bytes):
             yield tensor
             return

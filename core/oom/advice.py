@@ -72,7 +72,8 @@ TEXTS: dict[str, tuple[str, Patch]] = {
         _always(allocator="expandable_segments:True"),
     ),
     "max_split_size_mb": (
-        "Set PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128, or use torch 2.1 or later with expandable_segments.",
+        "Set PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128, or, but on Windows, use torch 2.1 or later with "
+        "expandable_segments.",
         _always(allocator="max_split_size_mb:128"),
     ),
     "load_in_bf16": ("Load the weights in bfloat16 (dtype=torch.bfloat16): half of float32.", _always(dtype="bf16")),
@@ -137,6 +138,14 @@ TEXTS: dict[str, tuple[str, Patch]] = {
     "stagger_processes": ("Start the processes of one card after each other, and leave each its share.", _always()),
     "raise_memory_fraction": ("Raise or remove set_per_process_memory_fraction.", _always()),
     "static_cache": ("Use a static cache: it does not grow by copying.", _always(cache_implementation="static")),
+    "raise_gpu_memory_utilization": (
+        "Raise the engine's share of the card (gpu_memory_utilization, mem-fraction-static), if the rest is free.",
+        _always(),
+    ),
+    "fewer_layers_on_device": (
+        "Put fewer layers on the device (--n-gpu-layers), or spread them over several.",
+        _always(),
+    ),
     "paste_more": (
         "Paste the whole traceback and name the model, the batch and the prompt: the text says too little.",
         _always(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from core.oom.account import fragmentation_possible
@@ -46,9 +47,6 @@ BY_CAUSE: dict[str, tuple[str, ...]] = {
 }
 
 
-_OLD_TORCH = "max_split_size_mb"
-
-
 def advise(tag: str, case: Case, message: str) -> list[Advice]:
     """For one cause, the most useful first; then what the text or people suggest and what cannot help here."""
     tags = list(_tags(tag, case, message))
@@ -56,16 +54,21 @@ def advise(tag: str, case: Case, message: str) -> list[Advice]:
     kept = [name for name in dict.fromkeys(tags) if not (name in ("lower_batch", "smaller_allocations") and batch == 1)]
     possible = fragmentation_possible(case.error, case.holders)
     segments = {"expandable_segments", "max_split_size_mb", "no:expandable_segments"}
-    if possible is False and not segments & set(kept):
+    if possible is False and not segments & set(kept) and not (case.facts.allocator or case.error.backend == "xpu"):
         kept.append("no:expandable_segments")
-    return [_advice(name, case.facts) for name in kept]
+    return [_advice(name, case.facts, message) for name in kept]
 
 
-def _advice(tag: str, facts: Facts) -> Advice:
+VARIABLE = re.compile(r"pytorch_(?:cuda_|hip_)?alloc_conf", re.IGNORECASE)
+
+
+def _advice(tag: str, facts: Facts, message: str) -> Advice:
     if tag.startswith("no:"):
         what = {"no:gradient_as_bucket_view": "gradient_as_bucket_view saves nothing in inference."}
         return Advice(tag, what.get(tag, "expandable_segments will not help: it can only put cached memory to use."))
     text, patch = TEXTS[tag]
+    named = VARIABLE.search("".join(message.split()))
+    text = text.replace("PYTORCH_CUDA_ALLOC_CONF", named[0].upper()) if named else text
     return Advice(tag, text, patch(facts))
 
 
@@ -73,7 +76,10 @@ def _tags(tag: str, case: Case, message: str) -> list[str]:
     facts = case.facts
     special: dict[str, Callable[[], list[str]]] = {
         "deepspeed_workspace": lambda: _deepspeed(case),
-        "logits_all_positions_fp32": lambda: [*_last_position(facts), *BY_CAUSE[tag]],
+        "logits_all_positions_fp32": lambda: [*_last_position(case), *BY_CAUSE[tag]],
+        "unknown": lambda: [*(["more_host_memory"] if case.error.backend == "cpu" else []), *BY_CAUSE[tag]],
+        "weights": lambda: _too_large(case),
+        "kv_cache_preallocated": lambda: _preallocated(case),
         "fragmentation": lambda: _fragmentation(case, message),
         "weights_in_float32": lambda: _narrower(facts),
         "other_process_holds_card": lambda: _others(case),
@@ -84,7 +90,7 @@ def _tags(tag: str, case: Case, message: str) -> list[str]:
 
 def _fragmentation(case: Case, message: str) -> list[str]:
     scores = any(tensor.kind == "scores" for tensor in case.tensors)
-    return [_segments(case, message), *(["fused_attention"] if scores else []), "lower_batch"]
+    return [*_segments(case, message), *(["fused_attention"] if scores else []), "lower_batch"]
 
 
 def _narrower(facts: Facts) -> list[str]:
@@ -104,7 +110,7 @@ def _others(case: Case) -> list[str]:
 def _outside(case: Case, message: str) -> list[str]:
     own = ["set_max_out_tokens"] if case.facts.injects else ["free_other_process", "leave_headroom"]
     possible = fragmentation_possible(case.error, case.holders)
-    return [*own, "lower_batch", *([_segments(case, message)] if possible else [])]
+    return [*own, "lower_batch", *(_segments(case, message) if possible else [])]
 
 
 def _deepspeed(case: Case) -> list[str]:
@@ -112,14 +118,20 @@ def _deepspeed(case: Case) -> list[str]:
         return ["free_other_process", "disable_kernel_inject", "no:expandable_segments"]
     banner = case.error.kind.startswith("deepspeed_banner")
     logits = case.best is not None and case.best.kind == "logits_all" and case.best.dtype == "fp32"
-    more = [] if banner else [*(_last_position(case.facts)[:1] if logits else []), "lower_batch"]
+    more = [] if banner else [*(_last_position(case)[:1] if logits else []), "lower_batch"]
     return ["set_max_out_tokens", *more, *([] if banner else ["disable_kernel_inject", "no:expandable_segments"])]
 
 
-def _last_position(facts: Facts) -> list[str]:
+TORCH = ("cuda", "hip", "xpu", "npu", "mps", "cpu", "cublas", "cudnn", "deepspeed", None)
+"""Backends that transformers' own generate() runs on."""
+
+
+def _last_position(case: Case) -> list[str]:
     """transformers has computed the last position alone since 4.45, and left out the float32 copy since 4.46."""
+    facts = case.facts
     engine = (facts.engine or "transformers").lower()
-    if not any(word in engine for word in ("transformers", "deepspeed", "fsdp", "ddp", "accelerate", "huggingface")):
+    named = any(word in engine for word in ("transformers", "deepspeed", "fsdp", "ddp", "accelerate", "huggingface"))
+    if not named or case.error.backend not in TORCH or case.error.kind.startswith("ggml"):
         return ["last_position_logits_only"]
     version = facts.version("transformers")
     if version is not None and version >= (4, 46):
@@ -128,8 +140,24 @@ def _last_position(facts: Facts) -> list[str]:
     return [newer, "last_position_logits_only"]
 
 
-def _segments(case: Case, message: str) -> str:
-    """expandable_segments exists since torch 2.1; a message that names max_split_size_mb is from 2.1 or before."""
-    version = case.facts.version("torch")
-    old = version < (2, 1) if version is not None else _OLD_TORCH in message.lower()
-    return "max_split_size_mb" if old else "expandable_segments"
+def _too_large(case: Case) -> list[str]:
+    if case.error.backend == "cpu":
+        return ["more_host_memory", "quantize"]
+    if case.error.kind.startswith("ggml"):
+        return ["fewer_layers_on_device", "quantize"]
+    return list(BY_CAUSE["weights"])
+
+
+def _preallocated(case: Case) -> list[str]:
+    raised = ["raise_gpu_memory_utilization"] if case.error.backend in ("vllm", "sglang", "tgi") else []
+    return [*raised, *BY_CAUSE["kv_cache_preallocated"]]
+
+
+def _segments(case: Case, message: str) -> list[str]:
+    """expandable_segments exists since torch 2.1, not for Windows and XPU. Where it is set already it did not help."""
+    facts, text = case.facts, "".join(message.lower().split())
+    if "expandable_segments" in (facts.allocator or "") or case.error.backend == "xpu":
+        return []
+    version = facts.version("torch")
+    old = version < (2, 1) if version is not None else "alreadyallocated" in text or "reservedintotal" in text
+    return ["max_split_size_mb" if old or facts.platform == "windows" else "expandable_segments"]

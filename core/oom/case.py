@@ -8,7 +8,7 @@ from core.oom.account import Holders
 from core.oom.dims import Dims
 from core.oom.error import OomError
 from core.oom.facts import Facts
-from core.oom.reading import Site
+from core.oom.sites import Site
 from core.oom.tensor import Tensor
 from core.spec.deepspeed_workspace import Sizing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.oom.case import Case, Cause
+from core.oom.engine_causes import engine_causes
 from core.oom.figure_causes import figure_causes
 from core.oom.format_causes import format_causes
 from core.oom.holder_causes import holder_causes
@@ -12,7 +13,8 @@ from core.oom.tensor_causes import tensor_causes
 def causes_of(case: Case) -> list[Cause]:
     """All that have some evidence, best first; `unknown` leads where nothing has enough."""
     found: dict[str, Cause] = {}
-    for cause in (*format_causes(case), *figure_causes(case), *holder_causes(case), *tensor_causes(case)):
+    kinds = (format_causes, engine_causes, figure_causes, holder_causes, tensor_causes)
+    for cause in (cause for kind in kinds for cause in kind(case)):
         if cause.tag not in found or found[cause.tag].weight < cause.weight:
             found[cause.tag] = cause
     ranked = sorted(found.values(), key=lambda cause: -cause.weight)

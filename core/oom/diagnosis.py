@@ -18,7 +18,8 @@ from core.oom.facts import Facts
 from core.oom.identify import identify
 from core.oom.parse import parse
 from core.oom.paste import Pasted
-from core.oom.reading import read_facts, site_before
+from core.oom.reading import read_facts
+from core.oom.sites import site_after, site_before
 from core.oom.tensor import Tensor
 
 Confidence = Literal["high", "medium", "low"]
@@ -99,13 +100,13 @@ def diagnose(text: str, facts: Facts | None = None) -> Diagnosis:
     pasted = Pasted(text)
     errors = parse(pasted)
     whole = (
-        (facts or Facts()).or_else(read_facts(text, errors[0].span[0], errors[-1].span[1]))
+        (facts or Facts()).or_else(read_facts(pasted, errors[0].span[0], errors[-1].span[1]))
         if errors
         else facts or Facts()
     )
     explanations: list[Explanation] = []
     for error in _worth_explaining(errors):
-        explanations += _explain(error, text, whole, errors)
+        explanations += _explain(error, pasted, whole, errors)
     return Diagnosis(errors, explanations, whole)
 
 
@@ -123,11 +124,14 @@ def _worth_explaining(errors: Sequence[OomError]) -> list[OomError]:
     return ranked[:MOST_EXPLAINED]
 
 
-def _explain(error: OomError, text: str, facts: Facts, errors: Sequence[OomError]) -> list[Explanation]:
+def _explain(error: OomError, pasted: Pasted, facts: Facts, errors: Sequence[OomError]) -> list[Explanation]:
     start, end = error.span
-    before = Pasted(text[max(0, start - 8000) : start]).squeezed
+    before = pasted.squeezed_between(max(0, start - 8000), start)
     dims = dims_of(facts.model, facts.config)
-    site = site_before(before)
+    own = pasted.squeezed_between(start, min(len(pasted.text), start + 4000)) if error.kind.startswith("ggml") else ""
+    site = site_after(own) or site_before(before)
+    if error.kind.startswith("ggml"):
+        facts = facts.or_else(Facts(engine="llama.cpp"))
     tensors = identify(error, dims, facts, site)
     devices = {(other.device_index, other.span) for other in errors if other.kind == error.kind}
     holders = account(error, facts)
@@ -135,7 +139,7 @@ def _explain(error: OomError, text: str, facts: Facts, errors: Sequence[OomError
     ranked = causes_of(case)
     kept = [cause for cause in ranked if cause.weight >= 20][:MOST_CAUSES]
     ties = [cause for cause in kept if kept[0].weight - cause.weight < TIE]
-    message = text[start:end]
+    message = pasted.text[start:end]
     return [
         Explanation(
             error,

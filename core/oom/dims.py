@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -53,8 +53,11 @@ def dims_of(model: str | None, config: Mapping[str, Any] | None) -> Dims:
     except (ArithmeticError, TypeError, ValueError):  # a hint that makes no model is no hint
         architecture = None
     name = model or (known[0] if known else None)
-    if architecture is None:
+    if architecture is None or "kv_lora_rank" in merged:  # latent attention keeps other keys than these tables know
         return _partial(name, merged)
+    experts = _first(merged, EXPERTS)
+    if experts:
+        return _with_experts(name, replace(architecture, intermediate=_expert_width(merged)), experts)
     shapes = _by_kind(architecture.parameter_shapes()) or _usual_shapes(architecture)
     return Dims(
         name,
@@ -70,8 +73,42 @@ def dims_of(model: str | None, config: Mapping[str, Any] | None) -> Dims:
     )
 
 
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+
+
+def _expert_width(config: Mapping[str, Any]) -> int | None:
+    return _first(config, ("moe_intermediate_size", *KEYS["intermediate"]))
+
+
+def _with_experts(name: str | None, architecture: Architecture, experts: int) -> Dims:
+    """Each layer has `experts` feed-forwards; engines hold all of a layer in one tensor. A shared one is left out."""
+    hidden, inner = architecture.hidden, _intermediate(architecture)
+    plain = {key: shape for key, shape in _usual_shapes(architecture).items() if ".mlp." not in key}
+    stacked = {
+        "layers.*.experts.gate_up.weight": (experts, 2 * inner, hidden),
+        "layers.*.experts.down.weight": (experts, hidden, inner),
+    }
+    single = {"layers.*.experts.*.up.weight": (inner, hidden), "layers.*.experts.*.down.weight": (hidden, inner)}
+    return Dims(
+        name,
+        hidden,
+        architecture.layers,
+        architecture.heads,
+        architecture.kv_heads,
+        architecture.head_dim,
+        inner,
+        architecture.vocab,
+        {**plain, **stacked, **single},
+        _usual_count(architecture, {**plain, **stacked}),
+    )
+
+
 def _size(config: Mapping[str, Any], name: str) -> int | None:
-    found = next((config[key] for key in KEYS[name] if type(config.get(key)) is int), None)
+    return _first(config, KEYS[name])
+
+
+def _first(config: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+    found = next((config[key] for key in keys if type(config.get(key)) is int), None)
     return found if found and 0 < found <= 10**9 else None
 
 
@@ -80,14 +117,14 @@ def _whole(config: Mapping[str, Any]) -> bool:
 
 
 def _partial(name: str | None, config: Mapping[str, Any]) -> Dims:
-    heads, hidden = _size(config, "heads"), _size(config, "hidden")
+    heads, hidden, latent = _size(config, "heads"), _size(config, "hidden"), "kv_lora_rank" in config
     return Dims(
         name,
         hidden,
         _size(config, "layers"),
         heads,
-        _size(config, "kv_heads") or heads,
-        _size(config, "head_dim") or (hidden // heads if hidden and heads else None),
+        None if latent else _size(config, "kv_heads") or heads,
+        None if latent else _size(config, "head_dim") or (hidden // heads if hidden and heads else None),
         _size(config, "intermediate"),
         _size(config, "vocab"),
     )
@@ -106,11 +143,16 @@ def _by_kind(shapes: Mapping[str, tuple[int, ...]] | None) -> dict[str, tuple[in
     return kinds
 
 
+GATED = ("internlm", "gemma", "granite", "olmo", "cohere", "mixtral", "qwen")
+"""Types that have a gate even where the feed-forward is 4 x hidden, which else is the width of a plain one."""
+
+
 def _usual_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """For a family without a table: what most decoders have. 4 x hidden is a plain feed-forward, else a gated one."""
+    """For a family without a table: what most decoders have."""
     hidden, inner = architecture.hidden, _intermediate(architecture)
     query, keys = architecture.heads * architecture.head_dim, architecture.kv_heads * architecture.head_dim
-    gate = {} if inner == 4 * hidden else {"layers.*.mlp.gate.weight": (inner, hidden)}
+    plain = inner == 4 * hidden and not architecture.model_type.startswith(GATED)
+    gate = {} if plain else {"layers.*.mlp.gate.weight": (inner, hidden)}
     return {
         "embedding.weight": (architecture.vocab, hidden),
         "layers.*.attention.query.weight": (query, hidden),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 FIELDS = (
@@ -19,6 +21,9 @@ FIELDS = (
     "private_pool_bytes",
     "allowed_bytes",
 )
+
+
+_VALUES: Callable[[object], tuple[object, ...]] = attrgetter(*FIELDS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,12 @@ class OomError:
 
     def said(self) -> int:
         """How many of the fields the text fills."""
-        return sum(getattr(self, name) is not None for name in FIELDS)
+        values = _VALUES(self)
+        return len(values) - values.count(None)
+
+    def at(self, span: tuple[int, int]) -> OomError:
+        """The same error, with its place in another text."""
+        return OomError(**{**vars(self), "span": span})
 
     def document(self) -> dict[str, Any]:
         """The fields as JSON values."""

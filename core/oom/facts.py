@@ -61,6 +61,7 @@ class Facts:
     platform: str | None = None
     mig: bool | None = None
     capacity_bytes: int | None = None
+    allocator: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def or_else(self, other: Facts) -> Facts:
@@ -157,7 +158,7 @@ def _capacity(given: Mapping[str, Any]) -> int | None:
 
 def _dtype(text: str) -> str | None:
     word = text.strip().lower().removeprefix("torch.")
-    word = DTYPES.get(word, word)
+    word = DTYPES.get(word, {"f16": "fp16", "f32": "fp32"}.get(word, word))
     if match := re.match(r"i?q([2-8])(?:_|\Z)", word):  # llama.cpp's names
         return "int8" if match[1] == "8" else "int4"
     return word if word in ELEMENT_BYTES else next((d for hint, d in _DTYPE_WORDS.items() if hint in word), None)

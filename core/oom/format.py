@@ -15,7 +15,8 @@ INT = r"\d{1,20}"
 class Format:
     """`anchor` is where `pattern` is tried. `before`: text that may stand ahead of it and belongs to the message.
 
-    A `weak` one repeats another error in other words, or warns: it counts only where that backend has nothing better.
+    `needs`: a part that has to be there, of what optional groups match. A `weak` one repeats another error in other
+    words, or warns: it counts only where that backend has nothing better.
     """
 
     kind: str
@@ -24,12 +25,20 @@ class Format:
     pattern: re.Pattern[str]
     before: re.Pattern[str] | None = None
     weak: bool = False
+    needs: re.Pattern[str] | None = None
 
 
 def looked_for(
-    kind: str, backend: str | None, pattern: str, *, anchor: str = "", before: str = "", weak: bool = False
+    kind: str,
+    backend: str | None,
+    pattern: str,
+    *,
+    anchor: str = "",
+    before: str = "",
+    weak: bool = False,
+    needs: str = "",
 ) -> Format:
     literal = anchor or pattern.replace("\\", "")
     assert pattern.replace("\\", "").startswith(literal), kind
     ahead = re.compile(rf"(?:{before})\Z") if before else None
-    return Format(kind, backend, literal, re.compile(pattern), ahead, weak)
+    return Format(kind, backend, literal, re.compile(pattern), ahead, weak, re.compile(needs) if needs else None)

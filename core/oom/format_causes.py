@@ -31,7 +31,7 @@ def format_causes(case: Case) -> Iterator[Cause]:
             70,
             f"NCCL takes its buffers from the driver, beside PyTorch's pool. {told}".strip(),
         )
-    elif backend in ("cublas", "cudnn") or kind in (
+    elif backend in ("cublas", "cudnn", "cusolver", "cusparse", "cufft") or kind in (
         "cuda_runtime",
         "cuda_runtime_old",
         "cuda_check",

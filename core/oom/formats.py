@@ -1,4 +1,4 @@
-"""Every format with a fixed wording: CUDA's, host memory, Apple, DeepSpeed, other runtimes; and the summary table."""
+"""Every format with a fixed wording: host memory, Apple, DeepSpeed, Intel, Gaudi here; CUDA and engines beside it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from core.oom.figures import size_group
 from core.oom.format import INT, Format, looked_for
 from core.oom.formats_cuda import CUDA_FORMATS
+from core.oom.formats_engines import ENGINE_FORMATS
 
 _GIB = r"\d{1,12}(?:\.\d{1,8})?"
 
@@ -18,7 +19,7 @@ OTHER_FORMATS: tuple[Format, ...] = (
         r"defaultcpuallocator:(?:cantallocatememory|notenoughmemory):youtriedtoallocate"
         rf"(?P<requested>{INT}bytes)(?:\.errorcode12\(cannotallocatememory\)|\.)?",
         anchor="defaultcpuallocator:",
-        before=r"\[enforcefailat\w{1,20}\.cpp:\d{1,6}\](?:err==0|data|\w{0,20})?\.",
+        before=r"\[enforcefailat[\w.:/-]{1,200}\.cpp:\d{1,6}\](?:err==0|data|\w{0,20})?\.",
     ),
     looked_for(
         "numpy",
@@ -26,6 +27,26 @@ OTHER_FORMATS: tuple[Format, ...] = (
         rf"unabletoallocate{size_group('requested')}foranarraywithshape",
         anchor="unabletoallocate",
     ),
+    looked_for(
+        "torch_th",
+        "cpu",
+        rf"torch:notenoughmemory:youtriedtoallocate{size_group('requested')}\.?(?:buynewram!?)?",
+        anchor="torch:notenoughmemory:",
+        before=r"\$",
+    ),
+    looked_for(
+        "paging_file",
+        "cpu",
+        r"thepagingfileistoosmallforthisoperationtocomplete\.?(?:\(oserror1455\))?",
+        anchor="thepaging",
+    ),
+    looked_for(
+        "oom_killer",
+        "cpu",
+        rf"outofmemory:kill(?:ed)?process\d{{1,9}}(?:\([^()]{{1,40}}\))?(?:[\w:,.-]{{0,120}}?anon-rss:(?P<allocated>{INT}kb))?",
+        anchor="outofmemory:kill",
+    ),
+    looked_for("bad_alloc", "cpu", r"std::bad_alloc(?!:(?:out_of_memory:)?cuda)", anchor="std::bad_alloc", weak=True),
     looked_for("mmap", "cpu", rf"unabletommap(?P<requested>{INT}bytes)fromfile", anchor="unabletommap"),
     # Apple
     looked_for(
@@ -49,8 +70,14 @@ OTHER_FORMATS: tuple[Format, ...] = (
     looked_for(
         "metal_wait",
         "metal",
-        rf"\[malloc_or_wait\]unabletoallocate(?P<requested>{INT}bytes)",
-        anchor="[malloc_or_wait]",
+        rf"\[malloc(?:_or_wait)?\]unabletoallocate(?P<requested>{INT}bytes)\.?",
+        anchor="[malloc",
+    ),
+    looked_for(
+        "metal_resources",
+        "metal",
+        r"\[metal::malloc\]resourcelimit\((?P<n_resources>\d{1,12})\)exceeded\.?",
+        anchor="[metal::malloc]resourcelimit",
     ),
     looked_for(
         "metal_buffer",
@@ -80,7 +107,7 @@ OTHER_FORMATS: tuple[Format, ...] = (
         rf"requestedmemory:(?P<requested>{_GIB}\(gigabytes\))"
         r"(?:settingmaximumtotaltokens\(input\+output\)to(?P<n_tokens>\d{1,12}))?(?:workspace:(?:0x[0-9a-f]{1,16}|\(nil\)))?-{0,80}",
         anchor="freememory:",
-        before=r"-{1,80}",
+        before=r"(?<!-)-{1,80}",
     ),
     looked_for(
         "deepspeed_banner_bytes",
@@ -88,7 +115,7 @@ OTHER_FORMATS: tuple[Format, ...] = (
         rf"freememory:(?P<free>{INT}\(bytes\))totalmemory:(?P<total>{INT}\(bytes\))"
         r"(?:settingmaximumtotaltokens\(input\+output\)to(?P<n_tokens>\d{1,12}))?",
         anchor="freememory:",
-        before=r"-{1,80}",
+        before=r"(?<!-)-{1,80}",
     ),
     looked_for("deepspeed_null", "deepspeed", r"workspaceisnull\.?", anchor="workspaceisnull"),
     looked_for(
@@ -96,76 +123,6 @@ OTHER_FORMATS: tuple[Format, ...] = (
         "deepspeed",
         r"workspacecantbeallocated,no(?:t)?enoughmemory\.?",
         anchor="workspacecantbeallocated",
-    ),
-    # llama.cpp and ggml
-    looked_for(
-        "ggml",
-        "cuda",
-        rf"ggml_backend_cuda_buffer_type_alloc_buffer:allocating{size_group('requested')}ondevice(?P<device>\d{{1,4}}):"
-        r"cudamalloc(?:managed)?failed:outofmemory",
-        anchor="ggml_backend_cuda_buffer_type_alloc_buffer:",
-    ),
-    looked_for(
-        "ggml_metal",
-        "metal",
-        r"ggml_backend_metal_\w{0,60}:error:failedtoallocatebuffer,"
-        rf"size={size_group('requested')}",
-        anchor="ggml_backend_metal_",
-    ),
-    looked_for("ggml_old", "cuda", r"cudaerror2at.{1,120}?:outofmemory", anchor="cudaerror2at"),
-    looked_for(
-        "ggml_buffer",
-        "cuda",
-        rf"failedtoallocatecuda(?P<device>\d{{1,3}})bufferofsize(?P<requested>{INT})",
-        anchor="failedtoallocatecuda",
-        before=r"[a-z]\w{1,60}:",
-        weak=True,
-    ),
-    looked_for(
-        "ggml_cpu",
-        "cpu",
-        rf"failedtoallocate(?:cpu)?bufferofsize(?P<requested>{INT})",
-        anchor="failedtoallocate",
-        before=r"[a-z]\w{1,60}:",
-        weak=True,
-    ),
-    looked_for(
-        "ggml_kv",
-        "cuda",
-        r"failedtoallocatebufferforkvcache",
-        anchor="failedtoallocatebufferforkv",
-        before=r"[a-z]\w{1,60}:",
-        weak=True,
-    ),
-    # TensorRT
-    looked_for(
-        "tensorrt_amount",
-        "tensorrt",
-        rf"requestedamountofgpumemory\((?P<requested>{INT}bytes)\)couldnotbeallocated"
-        r"(?:\.theremaynotbeenoughfreememoryforallocationtosucceed\.?)?",
-        anchor="requestedamountofgpumemory",
-        before=r"\[[wie]\]",
-    ),
-    looked_for(
-        "tensorrt_size",
-        "tensorrt",
-        rf"errorcode2:outofmemory(?:\((?:requestedsizewas(?P<requested>{INT}bytes)\.?|nofurtherinformation)\))?",
-        anchor="errorcode2:outofmemory",
-        before=r"(?:\[trt\])?(?:\[e\])?\d{0,3}:?(?:\[[\w.:]{1,80}\])?",
-    ),
-    looked_for(
-        "tensorrt_cuda",
-        "tensorrt",
-        r"errorcode1:cuda(?:runtime|driver)\([^()]{0,160}?outofmemory\)",
-        anchor="errorcode1:cuda",
-        before=r"(?:\[trt\])?(?:\[e\])?\d{0,3}:?(?:\[[\w.:]{1,80}\])?",
-    ),
-    looked_for(
-        "tensorrt_tactic",
-        "tensorrt",
-        rf"tacticdevicerequest:(?P<requested>{INT}mb)available:(?P<free>{INT}mb)",
-        anchor="tacticdevicerequest:",
-        weak=True,
     ),
     # Gaudi, OpenVINO, XPU's runtime
     looked_for(
@@ -198,11 +155,20 @@ OTHER_FORMATS: tuple[Format, ...] = (
         anchor="ur_result_error_out_of_",
     ),
     looked_for(
-        "xpu_runtime_old", "xpu", r"pi_error_out_of_(?:resources|host_memory|device_memory)", anchor="pi_error_out_of_"
+        "opencl",
+        "opencl",
+        r"cl_(?:out_of_resources|out_of_host_memory|mem_object_allocation_failure)",
+        anchor="cl_",
+    ),
+    looked_for(
+        "xpu_runtime_old",
+        "xpu",
+        r"pi_error_out_of_(?:resources|host_memory|device_memory)(?:\)-\d{1,4}\(pi_error_out_of_\w{1,20}\))?",
+        anchor="pi_error_out_of_",
     ),
 )
 
-FORMATS = (*CUDA_FORMATS, *OTHER_FORMATS)
+FORMATS = (*CUDA_FORMATS, *ENGINE_FORMATS, *OTHER_FORMATS)
 
 SUMMARY_ANCHOR = "pytorchcudamemorysummary,deviceid"
 SUMMARY_HEAD = re.compile(SUMMARY_ANCHOR + r"(?P<device>\d{1,4})")

@@ -41,9 +41,10 @@ def holder_causes(case: Case) -> Iterator[Cause]:
         yield from _outside_torch(case, f"This process holds {size(holders.non_torch)} beside PyTorch's pool")
     if fragmentation_possible(error, holders):
         part = holders.share(holders.cache)
+        mended = "expandable_segments" in (case.facts.allocator or "")  # that puts cached pieces together
         yield Cause(
             "fragmentation",
-            75 if part >= 0.08 else 58 if part >= 0.01 else 44,
+            44 if mended or part < 0.01 else 75 if part >= 0.08 else 58,
             f"{size(error.requested_bytes)} are less than what is free ({size(holders.free)}) and "
             f"cached ({size(holders.cache)}) "
             "together, but no single piece is that large.",

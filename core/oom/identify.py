@@ -9,8 +9,8 @@ from core.oom.activations import activation_tensors, narrow
 from core.oom.dims import Dims
 from core.oom.error import OomError
 from core.oom.facts import Facts
-from core.oom.reading import Site
 from core.oom.rounding import Window, window_of
+from core.oom.sites import Site
 from core.oom.tensor import Tensor
 from core.oom.weights import fingerprints, weight_tensors
 
@@ -28,7 +28,12 @@ FUSING = ("vllm", "deepspeed", "tgi", "tensorrt", "sglang", "gaudi")
 NO_TENSORS = ("deepspeed", "nccl", "cublas", "cudnn")
 """Backends whose requests are their own: a workspace, a communicator's buffers, a handle."""
 
-COMPUTED, NAMED_WEIGHT, FINGERPRINT, SOLVED, SOLVED_TWICE = 100.0, 92.0, 58.0, 62.0, 36.0
+CHANCE = 0.03
+"""A window this wide, as a part of the request, holds some size of a model by chance: 2 MiB of less than 64 MiB."""
+
+UNLIKELY_SEQUENCES = 256
+
+COMPUTED, NAMED_WEIGHT, FINGERPRINT, SOLVED, SOLVED_TWICE, LOOSE = 100.0, 92.0, 58.0, 62.0, 36.0, 48.0
 
 
 def identify(error: OomError, dims: Dims, facts: Facts, site: Site | None) -> list[Tensor]:
@@ -36,6 +41,11 @@ def identify(error: OomError, dims: Dims, facts: Facts, site: Site | None) -> li
     window = window_of(error)
     if window is None or error.backend in NO_TENSORS:
         return []
+    if site and site.kind in ("weights_all", "compute"):  # one buffer for many tensors
+        whole = Tensor(
+            "weights", "all the weights", "parameters*2", (dims.parameters or 0,), "fp16", score=NAMED_WEIGHT
+        )
+        return [whole] if site.kind == "weights_all" and window.holds(whole.bytes) else []
     found = [replace(tensor, score=_score(tensor, facts, site, window)) for tensor in _candidates(dims, facts, window)]
     unique: dict[tuple[str, tuple[int, ...], str], Tensor] = {}
     for tensor in sorted(found, key=lambda tensor: -tensor.score):
@@ -77,6 +87,8 @@ def _score(tensor: Tensor, facts: Facts, site: Site | None, window: Window) -> f
     score = _base(tensor, facts, window)
     if window.coarse:
         return score - 60
+    if window.share > CHANCE:
+        score -= 6
     if tensor.kind in ("scores", "mask"):
         score += {"eager": 8.0, "sdpa": 4.0, "flash_attention_2": -60.0}.get(facts.attn_implementation or "", 0.0)
     if tensor.kind == "activation":
@@ -97,15 +109,28 @@ def _base(tensor: Tensor, facts: Facts, window: Window) -> float:
             base -= 0 if any(word in (facts.engine or "") for word in FUSING) else 9
         given = facts.dtype in ("bf16", "fp16", "fp32")
         return base - (6 if given and tensor.dtype != facts.dtype else 0)
-    if not tensor.solved:
-        return COMPUTED - (4 if _unlikely(tensor, facts) else 0)
-    if tensor.solved == ("prompt", "vocab"):  # a public vocabulary that divides the request to near the prompt
-        return SOLVED + 4 - (4 if _unlikely(tensor, facts) else 0)
-    if len(tensor.solved) > 1:
+    if len(tensor.solved) > 1 and "vocab" not in tensor.solved:
         # any size is some square: it takes a reason to think of scores or a mask at all
         named = tensor.kind == "logits_all" or (facts.attn_implementation is not None and tensor.kind == "scores")
         return SOLVED_TWICE + (22 if named else -24) + (6 if window.exact else 0) - (2 if tensor.dtype != "fp32" else 0)
-    return SOLVED + (8 if window.exact else 0) - (4 if _unlikely(tensor, facts) else 0)
+    return _known(tensor, facts, window) - (4 if _unlikely(tensor, facts) else 0)
+
+
+def _known(tensor: Tensor, facts: Facts, window: Window) -> float:
+    """For what follows from the facts, but for one size at most."""
+    if not tensor.solved:
+        return COMPUTED
+    if tensor.loose:
+        return LOOSE
+    if "vocab" in tensor.solved:  # a public vocabulary that divides the request to near the prompt
+        return SOLVED + 4
+    base = SOLVED + (8 if window.exact else 0)
+    if tensor.kind == "logits_last" and tensor.shape[0] > UNLIKELY_SEQUENCES:
+        base -= 14
+    elif tensor.kind == "logits_all" and facts.prompt_tokens and not window.exact:  # a few tokens more than were named
+        others = (window.high - window.low) * tensor.shape[1] // tensor.bytes
+        base += 8 if others < 1 else 2 if others < 4 else -6
+    return base
 
 
 def _unlikely(tensor: Tensor, facts: Facts) -> bool:

@@ -1,129 +1,67 @@
-"""Sizes of public models that people paste errors of, beyond the presets: as published in their config.json files.
+"""Finds the public model that a name speaks of: a preset, a hub id, a folder, a file, or words in a sentence.
 
-A row: model_type, hidden, layers, heads, kv heads, feed-forward, vocabulary. They are only used to recognise sizes.
+A name holds a family (`llama-2`, `qwen2.5`) and a size (`7b`), often with other words between. Both have to agree: a
+size that the family is not listed with makes it another model, and its dimensions unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
+from core.oom.public_models import ALIASES, OTHERS, ROWS
 from core.spec.config_check import read_config
 from core.spec.presets import preset_folder, preset_names
 
-_ROWS: dict[str, tuple[str, int, int, int, int, int, int]] = {
-    "llama-13b": ("llama", 5120, 40, 40, 40, 13824, 32000),
-    "llama-30b": ("llama", 6656, 60, 52, 52, 17920, 32000),
-    "llama-65b": ("llama", 8192, 80, 64, 64, 22016, 32000),
-    "llama-2-70b": ("llama", 8192, 80, 64, 8, 28672, 32000),
-    "llama-3-8b": ("llama", 4096, 32, 32, 8, 14336, 128256),
-    "llama-3-70b": ("llama", 8192, 80, 64, 8, 28672, 128256),
-    "llama-3.1-405b": ("llama", 16384, 126, 128, 8, 53248, 128256),
-    "llama-3.2-3b": ("llama", 3072, 28, 24, 8, 8192, 128256),
-    "llama-3.3-70b": ("llama", 8192, 80, 64, 8, 28672, 128256),
-    "codellama-7b": ("llama", 4096, 32, 32, 32, 11008, 32016),
-    "codellama-13b": ("llama", 5120, 40, 40, 40, 13824, 32016),
-    "codellama-34b": ("llama", 8192, 48, 64, 8, 22016, 32000),
-    "vicuna-7b": ("llama", 4096, 32, 32, 32, 11008, 32000),
-    "vicuna-13b": ("llama", 5120, 40, 40, 40, 13824, 32000),
-    "internlm-7b": ("llama", 4096, 32, 32, 32, 11008, 103168),
-    "baichuan-7b": ("llama", 4096, 32, 32, 32, 11008, 64000),
-    "baichuan2-7b": ("llama", 4096, 32, 32, 32, 11008, 125696),
-    "yi-6b": ("llama", 4096, 32, 32, 4, 11008, 64000),
-    "yi-34b": ("llama", 7168, 60, 56, 8, 20480, 64000),
-    "deepseek-llm-7b": ("llama", 4096, 30, 32, 32, 11008, 102400),
-    "deepseek-coder-33b": ("llama", 7168, 62, 56, 8, 19200, 32256),
-    "llama-4-scout": ("llama4", 5120, 48, 40, 8, 16384, 202048),
-    "mistral-nemo": ("mistral", 5120, 40, 32, 8, 14336, 131072),
-    "qwen-7b": ("qwen", 4096, 32, 32, 32, 11008, 151936),
-    "qwen2-0.5b": ("qwen2", 896, 24, 14, 2, 4864, 151936),
-    "qwen2-7b": ("qwen2", 3584, 28, 28, 4, 18944, 152064),
-    "qwen2-72b": ("qwen2", 8192, 80, 64, 8, 29568, 152064),
-    "qwen2.5-3b": ("qwen2", 2048, 36, 16, 2, 11008, 151936),
-    "qwen2.5-14b": ("qwen2", 5120, 48, 40, 8, 13824, 152064),
-    "qwen2.5-32b": ("qwen2", 5120, 64, 40, 8, 27648, 152064),
-    "qwen2.5-72b": ("qwen2", 8192, 80, 64, 8, 29568, 152064),
-    "qwen3-4b": ("qwen3", 2560, 36, 32, 8, 9728, 151936),
-    "qwen3-14b": ("qwen3", 5120, 40, 40, 8, 17408, 151936),
-    "qwen3-32b": ("qwen3", 5120, 64, 64, 8, 25600, 151936),
-    "gemma-7b": ("gemma", 3072, 28, 16, 16, 24576, 256000),
-    "gemma-2-9b": ("gemma2", 3584, 42, 16, 8, 14336, 256000),
-    "gemma-2-27b": ("gemma2", 4608, 46, 32, 16, 36864, 256000),
-    "opt-2.7b": ("opt", 2560, 32, 32, 32, 10240, 50272),
-    "opt-13b": ("opt", 5120, 40, 40, 40, 20480, 50272),
-    "opt-30b": ("opt", 7168, 48, 56, 56, 28672, 50272),
-    "opt-66b": ("opt", 9216, 64, 72, 72, 36864, 50272),
-    "opt-175b": ("opt", 12288, 96, 96, 96, 49152, 50272),
-    "bloom-1b7": ("bloom", 2048, 24, 16, 16, 8192, 250880),
-    "bloom-3b": ("bloom", 2560, 30, 32, 32, 10240, 250880),
-    "bloom-176b": ("bloom", 14336, 70, 112, 112, 57344, 250880),
-    "bloom": ("bloom", 14336, 70, 112, 112, 57344, 250880),
-    "gpt-j-6b": ("gptj", 4096, 28, 16, 16, 16384, 50400),
-    "gpt-neox-20b": ("gpt_neox", 6144, 44, 64, 64, 24576, 50432),
-    "pythia-410m": ("gpt_neox", 1024, 24, 16, 16, 4096, 50304),
-    "pythia-6.9b": ("gpt_neox", 4096, 32, 32, 32, 16384, 50432),
-    "pythia-12b": ("gpt_neox", 5120, 36, 40, 40, 20480, 50688),
-    "gpt2-medium": ("gpt2", 1024, 24, 16, 16, 4096, 50257),
-    "gpt2-large": ("gpt2", 1280, 36, 20, 20, 5120, 50257),
-    "falcon-7b": ("falcon", 4544, 32, 71, 1, 18176, 65024),
-    "falcon-40b": ("falcon", 8192, 60, 128, 8, 32768, 65024),
-    "chatglm2-6b": ("chatglm", 4096, 28, 32, 2, 13696, 65024),
-    "chatglm3-6b": ("chatglm", 4096, 28, 32, 2, 13696, 65024),
-    "starcoder": ("gpt_bigcode", 6144, 40, 48, 1, 24576, 49152),
-    "mpt-7b": ("mpt", 4096, 32, 32, 32, 16384, 50432),
-    "mpt-30b": ("mpt", 7168, 48, 64, 64, 28672, 50432),
-    "phi-3-mini": ("phi3", 3072, 32, 32, 32, 8192, 32064),
-    "phi-3-medium": ("phi3", 5120, 40, 40, 10, 17920, 32064),
-    "stablelm-3b": ("stablelm", 2560, 32, 32, 32, 6912, 50304),
-}
+LONGEST_NAME = 300
+BETWEEN = 4
+"""Words that may stand between a family and a size: `qwen2.5-coder-instruct-7b`."""
 
-_ALIASES = {
-    "bloomz": "bloom",
-    "gpt-j": "gpt-j-6b",
-    "gptj-6b": "gpt-j-6b",
-    "gptj": "gpt-j-6b",
-    "meta-llama-3-8b": "llama-3-8b",
-    "gpt-neox": "gpt-neox-20b",
-    "alpaca-7b": "llama-7b",
-    "llama2-7b": "llama-2-7b",
-    "llama2-13b": "llama-2-13b",
-    "llama2-70b": "llama-2-70b",
-    "llama3-8b": "llama-3-8b",
-    "llama3-70b": "llama-3-70b",
-    "llama1-7b": "llama-7b",
-    "zephyr-7b": "mistral-7b",
-    "llava-1.5-7b": "vicuna-7b",
-    "llava-v1.5-7b": "vicuna-7b",
-    "codellama-70b": "llama-2-70b",
-}
+_SIZE = re.compile(r"\d{1,3}(?:x\d{1,3})?(?:\.\d{1,2})?[bm]\d?")
 
-TIED = {"opt", "bloom", "gpt2", "gemma", "gemma2"}
-TIED_NAMES = {"qwen2-0.5b", "qwen2.5-3b", "qwen3-4b", "llama-3.2-3b"}
+
+@dataclass(frozen=True)
+class _Entry:
+    """`family`, `size` and `also`: words of a name; `model`: whose sizes it has, None where they are not known here."""
+
+    family: tuple[str, ...]
+    size: str | None
+    also: frozenset[str]
+    model: str | None
 
 
 @cache
 def known_configs() -> Mapping[str, Mapping[str, Any]]:
-    """Configs by name: the presets, then the table above."""
+    """Configs by name: the presets, then the table of public models."""
     found: dict[str, Mapping[str, Any]] = {
         name: read_config(preset_folder(name) / "config.json") for name in preset_names()
     }
-    for name, (model_type, hidden, layers, heads, kv_heads, intermediate, vocab) in _ROWS.items():
-        config: dict[str, Any] = {
-            "model_type": model_type,
-            "hidden_size": hidden,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": kv_heads,
-            "intermediate_size": intermediate,
-            "vocab_size": vocab,
-            "tie_word_embeddings": model_type in TIED or name in TIED_NAMES,
-        }
-        if model_type in ("qwen3", "gemma", "gemma2"):
-            config["head_dim"] = 256 if model_type == "gemma" or name == "gemma-2-9b" else 128
-        found.setdefault(name, config)
+    for line in ROWS.split("\n"):
+        if line:
+            name, config = _row(line)
+            found.setdefault(name, config)
     return found
+
+
+def _row(line: str) -> tuple[str, dict[str, Any]]:
+    name, model_type, *rest = line.split()
+    hidden, layers, heads, kv_heads, intermediate, vocab = (int(figure) for figure in rest[:6])
+    more = dict(word.split("=") for word in rest[6:] if "=" in word)
+    return name, {
+        "model_type": model_type,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": intermediate,
+        "vocab_size": vocab,
+        "tie_word_embeddings": "tied" in rest,
+        **({"head_dim": int(more["head_dim"])} if "head_dim" in more else {}),
+        **({"num_local_experts": int(more["experts"])} if "experts" in more else {}),
+    }
 
 
 @cache
@@ -133,58 +71,69 @@ def known_vocabularies() -> tuple[int, ...]:
     return tuple(sorted(size for size in sizes if isinstance(size, int) and size > 10_000))
 
 
-def _words(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()[:300])
+def _words(name: str) -> tuple[str, ...]:
+    """`Qwen2.5-7B-Instruct` is qwen, 2.5, 7b, instruct; `7b1` is 7.1b. A dot parts words unless digits are round it."""
+    text = re.sub(r"(?<=\d)_(?=\d)", ".", name.lower()[-LONGEST_NAME:])
+    text = re.sub(r"(?<!\d)\.|\.(?!\d)|[^a-z0-9.]+", "-", text)
+    text = re.sub(r"(?<=[a-z]{2})(?=\d)", "-", text)
+    words = (word for word in text.split("-") if word)
+    return tuple(re.sub(r"\A(\d)([bm])(\d)\Z", r"\1.\3\2", word) for word in words)
 
 
 @cache
-def _names() -> tuple[tuple[str, str], ...]:
-    """What a name may contain, longest first, and the config it stands for."""
-    pairs = [(_words(name), name) for name in known_configs() if name != "tiny-llama"] + list(_ALIASES.items())
-    return tuple(sorted(pairs, key=lambda pair: -len(pair[0])))
+def _entries() -> Mapping[str, tuple[_Entry, ...]]:
+    """By the first word of the family."""
+    names: dict[str, str | None] = {name: name for name in known_configs() if name != "tiny-llama"}
+    for pair in re.findall(r"(\S+) = (\S+)", ALIASES):
+        names.setdefault(pair[0], pair[1])
+    names.update(dict.fromkeys(OTHERS))
+    found: dict[str, list[_Entry]] = {}
+    for name, model in names.items():
+        words = _words(name)
+        at = next((at for at, word in enumerate(words) if _SIZE.fullmatch(word)), None)
+        family, size, also = (words, None, ()) if at is None else (words[:at], words[at], words[at + 1 :])
+        found.setdefault(family[0], []).append(_Entry(family, size, frozenset(also), model))
+    return {first: tuple(entries) for first, entries in found.items()}
 
 
+@lru_cache(maxsize=1024)
 def find_model(name: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The model that `name` (a preset, a hub id, a file's name) speaks of, if it is one that is known here."""
+    """The model that `name` speaks of, if it is one whose sizes are known here."""
     if name in known_configs():
         return name, known_configs()[name]
-    words = f"-{_words(name)}-"
-    for part, known in _names():
-        if f"-{part}-" in words:
-            return known, known_configs()[known]
-    return None
+    words = _words(name)
+    found = _families(words)
+    longest = max((len(entry.family) for _, entry in found), default=0)
+    fitting = [(at, entry) for at, entry in found if len(entry.family) == longest and _agrees(words, at, entry)]
+    if not fitting:
+        return None
+    model = max(fitting, key=lambda pair: (len(pair[1].also), pair[1].size is not None, pair[0]))[1].model
+    return (model, known_configs()[model]) if model else None
 
 
-TYPES = (
-    "llama",
-    "vicuna",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma",
-    "gpt2",
-    "opt",
-    "bloom",
-    "phi3",
-    "phi",
-    "gptj",
-    "falcon",
-    "gpt_neox",
-)
-_TYPE_WORDS = {
-    "vicuna": "llama",
-    "internlm": "llama",
-    "alpaca": "llama",
-    "pythia": "gpt_neox",
-    "neox": "gpt_neox",
-    "qwen2.5": "qwen2",
-    "gpt-j": "gptj",
-}
+def _families(words: tuple[str, ...]) -> list[tuple[int, _Entry]]:
+    """Each family that stands in the words, and where."""
+    entries = _entries()
+    return [
+        (at, entry)
+        for at, word in enumerate(words)
+        for entry in entries.get(word, ())
+        if words[at : at + len(entry.family)] == entry.family
+    ]
+
+
+def _agrees(words: tuple[str, ...], at: int, entry: _Entry) -> bool:
+    """Whether the first size behind the family is the entry's; an entry without one wants a name without one."""
+    rest = words[at + len(entry.family) :]
+    place = next((place for place, word in enumerate(rest) if _SIZE.fullmatch(word)), None)
+    if place is None or entry.size is None:
+        return entry.size is None and place is None and entry.also <= set(rest)
+    return rest[place] == entry.size and place <= BETWEEN and entry.also <= set(rest)
 
 
 def type_in_name(name: str) -> str | None:
     """The model type that a name hints at: `opt-30b` is an opt, whatever its sizes."""
-    words = _words(name)
-    hints: Iterator[tuple[str, str]] = iter([*_TYPE_WORDS.items(), *((word, word) for word in TYPES)])
-    return next((model_type for word, model_type in hints if re.search(rf"(?:^|[-.]){re.escape(word)}", words)), None)
+    found = _families(_words(name))
+    longest = max((len(entry.family) for _, entry in found), default=0)
+    named = [entry.model for _, entry in found if len(entry.family) == longest and entry.model]
+    return str(known_configs()[named[-1]].get("model_type")) if named else None

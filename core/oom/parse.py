@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from core.oom.error import OomError, OtherProcess
-from core.oom.figures import ABSURD, NO_VALUE, parse_size, print_step
+from core.oom.figures import ABSURD, NO_VALUE, figure, parse_size
 from core.oom.format import Format
 from core.oom.formats import FORMATS, SUMMARY_ANCHOR, SUMMARY_BODY, SUMMARY_HEAD, SUMMARY_ROWS
 from core.oom.paste import Pasted
@@ -40,8 +39,6 @@ SHORT = {
 }
 """Groups of the patterns, and the fields they are."""
 
-_NAME = re.compile(r"\((\w{1,12})\)\Z")
-
 
 def parse(pasted: Pasted) -> list[OomError]:
     """The errors in the order of the text; their spans are places in the original text."""
@@ -50,7 +47,7 @@ def parse(pasted: Pasted) -> list[OomError]:
     found += _messages(pasted, taken)
     found.sort(key=lambda error: error.span)
     kept = _merged(_without_echoes(found))[: most_errors(len(pasted.text))]
-    return [replace(error, span=pasted.span(*error.span)) for error in kept]
+    return sorted((error.at(pasted.span(*error.span)) for error in kept), key=lambda error: error.span)
 
 
 class _Taken:
@@ -78,7 +75,7 @@ def _fixed(pasted: Pasted) -> Iterator[OomError]:
         count, after = 0, 0
         for anchor in _places(squeezed, form.anchor):
             match = form.pattern.match(squeezed, anchor) if anchor >= after else None
-            if match is None:
+            if match is None or (form.needs and not form.needs.search(match[0])):
                 continue
             count, before, after = count + 1, after, match.end()
             if count > most:
@@ -156,19 +153,21 @@ def _error(
     for name, text in groups.items():
         if text is None:
             continue
-        if name.startswith("n_"):
-            numbers[name[2:]] = int(text)
-        elif name == "device":
+        if name == "device":
             values["device_index"] = int(text)
         elif name in SHORT:
-            size = _NAME.sub(r"\1", text)
-            value = parse_size(size)
+            size = text.replace("(", "").replace(")", "") if text[-1] == ")" else text
+            value, printed = figure(size)
             if value == NO_VALUE or (value >= ABSURD and name != "requested"):
                 not_values.append(SHORT[name])
                 continue
             values[SHORT[name]] = value
             if name == "requested":
-                step = print_step(size)
+                step = printed
+        elif name == "free_bare":  # in the unit of the total
+            values["free_bytes"] = parse_size(text + (groups["total"] or "").lstrip("0123456789."))
+        elif name.startswith("n_"):
+            numbers[name[2:]] = int(text)
         else:
             numbers[name] = parse_size(text)
     processes = []
@@ -193,9 +192,19 @@ WEAK = {form.kind for form in FORMATS if form.weak}
 
 
 def _without_echoes(errors: list[OomError]) -> list[OomError]:
-    """Without what repeats a better message of the same backend in other words."""
-    better = {error.backend for error in errors if error.kind not in WEAK}
-    return [error for error in errors if error.kind not in WEAK or error.backend not in better]
+    """Without what repeats a better message of the same backend in other words, or the same in fewer."""
+    most: dict[str, int] = {}
+    for error in errors:
+        backend = _maker(error)
+        most[backend] = max(most.get(backend, 0), error.said() if error.kind in WEAK else STRONG)
+    return [error for error in errors if error.kind not in WEAK or error.said() >= most[_maker(error)]]
+
+
+def _maker(error: OomError) -> str:
+    return (error.backend or "").removesuffix("_driver")
+
+
+STRONG = 100
 
 
 PARTS = {"deepspeed": "deepspeed_", "tensorrt": "tensorrt_"}

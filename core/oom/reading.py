@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from core.oom.facts import Facts, facts_from
 from core.oom.known import find_model
@@ -13,114 +12,88 @@ BEFORE, AFTER, MOST = 16_000, 2_000, 24_000
 """Characters around the errors that are read: a traceback and the command above it, and all that is read at most."""
 
 
-@dataclass(frozen=True)
-class Site:
-    """Something a frame's line shows, in squeezed text, and the kind of tensor it makes."""
-
-    mark: str
-    kind: str
-
-
-SITES = (
-    Site("logits=logits.float()", "logits_all"),
-    Site("lm_logits.float()", "logits_all"),
-    Site("=self.lm_head(", "logits"),
-    Site("lm_logits=self.lm_head", "logits"),
-    Site(".float()#upcast", "logits_all"),
-    Site("next_token_logits", "logits_last"),
-    Site("softmax(attn_weights", "scores"),
-    Site("attn_weights=torch.matmul", "scores"),
-    Site("torch.matmul(query", "scores"),
-    Site("attn_weights=attn_weights+", "scores"),
-    Site("baddbmm(", "scores"),
-    Site("scaled_dot_product_attention(", "scores"),
-    Site("_prepare_4d_causal", "mask"),
-    Site("_update_causal_mask", "mask"),
-    Site("causal_mask=", "mask"),
-    Site("torch.cat([self.key_cache", "kv"),
-    Site("torch.cat([self.keys", "kv"),
-    Site("torch.cat((past_key", "kv"),
-    Site("cache_utils.py", "kv"),
-    Site("repeat_kv(", "kv"),
-    Site("self.act_fn(self.gate_proj", "activation"),
-    Site("self.down_proj(", "activation"),
-    Site("returnt.to(", "weights"),
-    Site("module._apply(", "weights"),
-    Site("self._apply(", "weights"),
-    Site("load_state_dict(", "weights"),
-    Site("_load_state_dict_into", "weights"),
-    Site("set_module_tensor_to_device", "weights"),
-    Site("nn.parameter(torch.empty(", "weights"),
-    Site("torch.empty((out_features", "weights"),
-    Site(".cuda()", "weights"),
-    Site("create_weights(", "weights"),
-    Site("from_pretrained(", "weights"),
-    Site("caching_allocator_warmup", "weights"),
-    Site("dequantize_4bit", "dequantised"),
-    Site("dequantize_blockwise", "dequantised"),
-    Site("matmul4bit", "dequantised"),
-    Site("matmul_4bit", "dequantised"),
-    Site("dequantize(", "dequantised"),
-    Site("dequantize_awq", "dequantised"),
-    Site("_sync_module_states", "ddp"),
-    Site("_broadcast_coalesced", "ddp"),
-    Site("distributeddataparallel(", "ddp"),
-    Site("autocast_mode", "autocast"),
-    Site(".backward(", "backward"),
-    Site("genworkspace", "deepspeed"),
-)
-
 ENGINES = (
     ("vllm/", "vllm"),
+    ("vllmserve", "vllm"),
+    ("sglang/", "sglang"),
     ("text_generation_server", "tgi"),
+    ("text_generation_launcher", "tgi"),
     ("llama.cpp", "llama.cpp"),
     ("ggml_", "llama.cpp"),
+    ("llama_model_load", "llama.cpp"),
+    ("llama_kv_cache", "llama.cpp"),
+    ("ollama", "llama.cpp"),
     ("mlx_lm", "mlx"),
     ("[metal::malloc]", "mlx"),
     ("comfyui", "comfyui"),
     ("tensorrt_llm", "tensorrt_llm"),
+    ("tensorrt-llm", "tensorrt_llm"),
     ("deepspeed/inference", "deepspeed"),
     ("deepspeed.init_inference", "deepspeed"),
     ("openvino", "openvino"),
     ("transformers/", "transformers"),
 )
 
+_IS = r"(?: of| is)?[\"']?[= :]{1,12}"
 _FLAGS = {
-    "batch_size": r"batch[_-]?size[= :]{1,3}(\d{1,7})\b",
-    "prompt_tokens": r"(?:prompt[_-](?:tokens|length)|input[_-]len|max_prompt_length)[= :]{1,3}(\d{1,8})\b",
-    "new_tokens": r"(?:new[_-]tokens|max_new_tokens|output[_-]len)[= :]{1,3}(\d{1,8})\b",
-    "max_seq_len": r"(?:max_seq_len|max-model-len|max_model_len|max_length|n_ctx)[= :]{1,3}(\d{1,8})\b",
-    "tp_size": r"(?:tensor[_-]parallel[_-]size|tp[_-]size|mp_size)[= :]{1,3}(\d{1,4})\b",
-    "num_beams": r"num[_-]beams[= :]{1,3}(\d{1,4})\b",
-    "max_out_tokens": r"max_out_tokens[= :]{1,3}(\d{1,8})\b",
-    "dtype": r"(?:torch_dtype|dtype)[= :]{1,3}[\"']?(?:torch\.)?(bfloat16|float16|float32|half|bf16|fp16|fp32)\b",
-    "attn_implementation": r"attn_implementation[= :]{1,3}[\"']?(eager|sdpa|flash_attention_2)\b",
-    "device_map": r"device_map[= :]{1,3}[\"']?(\w{1,20})",
+    "batch_size": (("batch",), rf"batch[_ -]?size{_IS}(\d{{1,7}})\b"),
+    "prompt_tokens": (
+        ("prompt", "input"),
+        rf"(?:(?:prompt|input)[_ -](?:tokens|length|len)|max_prompt_length){_IS}(\d{{1,8}})\b",
+    ),
+    "new_tokens": (("new", "output"), rf"(?:new[_ -]tokens|output[_ -]len){_IS}(\d{{1,8}})\b"),
+    "max_seq_len": (
+        ("max", "ctx"),
+        rf"(?:max_seq_len|max-model-len|max_model_len|n_ctx|num_ctx|ctx[_-]size){_IS}(\d{{1,8}})\b",
+    ),
+    "tp_size": (
+        ("paral", "tp", "shard"),
+        rf"(?:tensor[_-]parallel[_-]size|tp[_-]size|mp_size|num[_-]shard|--tp){_IS}(\d{{1,4}})\b",
+    ),
+    "num_beams": (("beams",), rf"num[_ -]beams{_IS}(\d{{1,4}})\b"),
+    "max_out_tokens": (("max_out",), rf"max_out_tokens{_IS}(\d{{1,8}})\b"),
+    "dtype": (
+        ("dtype",),
+        rf"(?:torch_)?dtype{_IS}[\"']?(?:torch\.)?(bfloat16|float16|float32|half|bf16|fp16|fp32|f16|f32)\b",
+    ),
+    "attn_implementation": (("attn_",), rf"attn_implementation{_IS}[\"']?(eager|sdpa|flash_attention_2)\b"),
+    "device_map": (("device_map",), rf"device_map{_IS}[\"']?(\w{{1,20}})"),
 }
+"""Words, one of which must be there for the pattern to be worth its time, and the pattern."""
+
+_SHAPE = re.compile(r"input_ids.{0,40}?torch\.size\(\[(\d{1,6}), ?(\d{1,8})\]\)")
 _MODEL = re.compile(
-    r"(?:from_pretrained\(\s{0,40}[\"']?|--model(?:_name_or_path|-path|_id)?[= ]\s{0,4}[\"']?"
-    r"|\bmodel(?:_name|_id|_path|_name_or_path)?\s{0,4}[=:]\s{0,4}[\"'])([\w./\\:-]{2,200})"
+    r"(?:from_pretrained\(\s{0,40}[\"']?|--model(?:_name_or_path|-path|_id|-id)?[= ]\s{0,4}[\"']?|vllm serve "
+    r"|ollama (?:run|pull) |\b(?:base_)?model(?:_name|_id|_path|_name_or_path)?(?:\s{0,4}[=:]\s{0,4}[\"']|: )"
+    r"|_name_or_path[\"']: [\"']|loaded meta data .{0,80}? from |\s-m )([\w./\\:-]{2,200})"
 )
+_SIZE_SAID = re.compile(r"(?<=\d)[bm]\d?(?![a-z0-9])")
+SENTENCE = 60
+"""Characters before a size such as 7b in which the model's name is looked for."""
 _VERSION = re.compile(
-    r"\b(torch|transformers|deepspeed)(?:[ _-]?version)?(?:==|[ :=]{1,3})v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)"
+    r"(?<![\w.])(pytorch|torch|transformers|deepspeed)(?:`|__)?(?:[ ._-]{0,2}(?:info: )?(?:__)?version(?:__)?)?`?"
+    r"(?: \(gpu\?\))?(?:[ \t]{0,60}(?:==|[:=|@(-])[ \t]{0,60}|[ \t]{1,60})[\"'`v]{0,2}(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)"
 )
-_COMPILED = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
+_SEGMENTS = re.compile(r"expandable_segments:true(?!toavoid)")
+_WINDOWS = re.compile(r"[A-Za-z]:\\(?:Users|Program|AI|\w{1,30}\\)|site-packages\\")
+_COMPILED = {name: (words, re.compile(pattern)) for name, (words, pattern) in _FLAGS.items()}
 
 
-def read_facts(text: str, first: int, last: int) -> Facts:
-    """What `text` tells around its errors, which begin at `first` and end at `last`. The last word on a fact counts."""
-    end = min(len(text), last + AFTER)
-    part = text[max(0, first - BEFORE, end - MOST) : end]
-    close, lower = Pasted(part).squeezed, part.lower()
+def read_facts(pasted: Pasted, first: int, last: int) -> Facts:
+    """What a text tells around its errors, which begin at `first` and end at `last`. The last word on a fact counts."""
+    end = min(len(pasted.text), last + AFTER)
+    start = max(0, first - BEFORE, end - MOST)
+    part = pasted.text[start:end]
+    close, lower = pasted.squeezed_between(start, end), part.lower()
     given: dict[str, object] = {}
-    for name, pattern in _COMPILED.items():
-        for match in pattern.finditer(lower):
-            given[name] = match[1]
-    models = [match[1] for match in _MODEL.finditer(part)]
-    known = [name for name in models if find_model(name)]
-    if known:
-        given["model"] = known[-1]
-    given["versions"] = {match[1]: match[2] for match in _VERSION.finditer(lower)}
+    for match in _SHAPE.finditer(lower):
+        given["batch_size"], given["prompt_tokens"] = match[1], match[2]
+    for name, (words, pattern) in _COMPILED.items():
+        if any(word in lower for word in words):
+            for match in pattern.finditer(lower):
+                given[name] = match[1]
+    given["model"] = _model(part, lower)
+    given["versions"] = {"torch" if m[1] == "pytorch" else m[1]: m[2] for m in _VERSION.finditer(lower)}
     given["engine"] = next((engine for mark, engine in ENGINES if mark in close), None)
     if "kernel_inject=true" in close or "deepspeed/ops/transformer/inference" in close:
         given["kernel_inject"] = True
@@ -128,18 +101,23 @@ def read_facts(text: str, first: int, last: int) -> Facts:
         given["dtype"] = "int4"
     elif "load_in_8bit=true" in close:
         given["dtype"] = "int8"
-    if re.search(r"[A-Za-z]:\\(?:Users|Program|AI|\w{1,30}\\)|site-packages\\", part):
+    if _SEGMENTS.search(close):
+        given["allocator"] = "expandable_segments:True"
+    if re.search(r"\bmig\b.{0,40}?\dg\.\d{1,3}gb", lower):
+        given["mig"] = True
+    if _WINDOWS.search(part):
         given["platform"] = "windows"
     elif "/mnt/c/" in close or "wsl" in close:
         given["platform"] = "wsl"
-    return facts_from({name: value for name, value in given.items() if name != "model"} | {"model": given.get("model")})
+    return facts_from(given)
 
 
-def site_before(squeezed: str) -> Site | None:
-    """The last of the known lines in `squeezed`, the text before an error: the frame that failed stands last."""
-    window = squeezed[-6000:]
-    start = window.rfind("traceback(mostrecentcalllast)")
-    window = window[start:] if start >= 0 else window
-    found = [(window.rfind(site.mark), site) for site in SITES]
-    place, site = max(found, key=lambda pair: pair[0])
-    return site if place >= 0 else None
+def _model(part: str, lower: str) -> str | None:
+    """The last one that is loaded by name, else the only one that the text speaks of: two may be a comparison."""
+    named = [match[1] for match in _MODEL.finditer(part)]
+    known = [name for name in named if find_model(name)]
+    if known:
+        return known[-1]
+    said = {lower[max(0, m.end() - SENTENCE) : m.end()].rpartition("\n")[2] for m in _SIZE_SAID.finditer(lower)}
+    spoken = {found[0] for words in sorted(said)[:50] if (found := find_model(words))}
+    return spoken.pop() if len(spoken) == 1 else None

@@ -12,6 +12,9 @@ from core.oom.error import OomError
 
 MIB = 2**20
 ROUNDED = {"cuda", "hip", "xpu", None}
+NO_TENSOR = {"vllm_cache", "vllm_startup", "ollama_host", "xla", "onnxruntime_arena", "torch_th", "tensorrt_tactic"}
+"""Kinds whose figure is a budget, or the sum of a whole program, or printed too coarsely."""
+
 PAGE = 16 * 1024
 """Metal rounds buffers up to pages of 16 KiB."""
 
@@ -27,6 +30,15 @@ class Window:
 
     def holds(self, size: float) -> bool:
         return self.low < size <= self.high
+
+    @property
+    def to_the_byte(self) -> bool:
+        return self.high - self.low <= 1
+
+    @property
+    def share(self) -> float:
+        """Its width as a part of the request: how likely a size is in it by chance."""
+        return (self.high - self.low) / self.high
 
     @property
     def exact(self) -> bool:
@@ -45,7 +57,7 @@ def rounded(size: int) -> int:
 def window_of(error: OomError) -> Window | None:
     """None where the error names no size, or one that no tensor has."""
     asked, half = error.requested_bytes, error.step_bytes // 2 + (error.step_bytes > 0)
-    if not asked or asked >= 2**50:
+    if not asked or asked >= 2**50 or error.kind in NO_TENSOR:
         return None
     if error.backend in ROUNDED and error.kind == "torch":
         if asked == 2 * MIB:

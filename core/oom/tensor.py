@@ -21,7 +21,8 @@ WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2, "int64": 8, "bool": 1, "uint8": 1}
 class Tensor:
     """`formula` in words, times the bytes of an element; `kind` groups what has the same cause.
 
-    `solved`: sizes that nobody named and that follow from the request. `score`: how well it fits, up to about 130.
+    `solved`: sizes that nobody named and that follow from the request. `loose`: nearly any request would have such a
+    reading. `score`: how well it fits, up to about 130.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     solved: tuple[str, ...] = ()
+    loose: bool = False
     score: float = field(default=0.0, compare=False)
 
     @property

@@ -15,6 +15,9 @@ LARGEST_CARD = 96 * GIB
 
 CPU = "cpu"
 
+BY_SIZE_ALONE = 74
+"""The most that a size can carry by itself: another tensor, in another data type, may have the same bytes."""
+
 
 def tensor_causes(case: Case) -> Iterator[Cause]:
     """Of the best tensor and of those that fit as well, and of what their size means together with the facts."""
@@ -104,10 +107,11 @@ def _preallocated(case: Case) -> Iterator[Cause]:
 def _weights(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]:
     facts, capacity = case.facts, case.holders.total
     told = f"{size(tensor.bytes)} are {tensor.name}, {tensor.counted} ({'32' if tensor.dtype == 'fp32' else '16'} bit)."
-    if facts.quantised or (case.site and case.site.kind == "dequantised"):
+    dequantised = case.site is not None and case.site.kind == "dequantised"
+    if facts.quantised or dequantised:
         yield Cause(
             "quantized_weights_dequantized",
-            strength + 6,
+            strength + 6 if dequantised else min(strength + 6, BY_SIZE_ALONE),
             f"{told} The model is quantised, so this is a copy in full width.",
         )
         return
@@ -123,11 +127,9 @@ def _weights(case: Case, tensor: Tensor, strength: float) -> Iterator[Cause]:
     if tensor.dtype == "fp32":
         fits = capacity and whole and whole < 0.8 * capacity
         sums = f" In float32 the weights are {size(whole)}, in 16 bit {size(half)}." if whole else ""
-        yield Cause(
-            "weights_in_float32",
-            strength - (30 if fits else 0) + (4 if facts.dtype in (None, "fp32") else -10),
-            told + sums,
-        )
+        weight = strength - (30 if fits else 0) + (4 if facts.dtype in (None, "fp32") else -10)
+        sure = facts.dtype == "fp32" or (case.site is not None and case.site.kind == "weights")
+        yield Cause("weights_in_float32", weight if sure else min(weight, BY_SIZE_ALONE), told + sums)
         if half and capacity and half > 0.97 * capacity and (facts.tp_size or 1) == 1:
             yield Cause("weights_exceed_card", strength + 5, f"{told} Even in 16 bit the weights are {size(half)}.")
         return

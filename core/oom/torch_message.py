@@ -12,57 +12,51 @@ from dataclasses import dataclass, field
 
 from core.oom.figures import size_group
 
-ANCHORS = ("outofmemory", "triedtoallocate", "hasatotalcapac", "(gpu", "platformcannotallocate")
+ANCHORS = ("outofmemory", "triedtoallocate", "hasatotalcapac", "(gpu", "(npu", "platformcannotallocate")
 """Where such a message can be noticed, in squeezed text."""
 
-CLAUSES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"triedtoallocate{size_group('requested')}",
-        rf"gpu(?P<device>\d{{1,4}})hasatotalcapaci?tyof{size_group('total')}ofwhich{size_group('free')}isfree",
-        rf"process(?P<pid>\d{{1,10}})has{size_group('other')}memoryinuse",
-        rf"includingnon-pytorchmemory,thisprocesshas{size_group('process')}memoryinuse",
-        rf"{size_group('allowed')}allowed",
-        rf"oftheallocatedmemory{size_group('allocated')}isallocatedbypytorch",
-        rf"with{size_group('private')}allocatedinprivatepools(?:\(e\.g\.,?cudagraphs\))?",
-        rf"(?:and)?{size_group('cached')}isreservedbypytorchbutunallocated",
-        # up to torch 2.0
-        r"gpu(?P<device>\d{1,4})(?=[;)])",
-        rf"{size_group('total')}totalcapacity",
-        rf"{size_group('allocated')}alreadyallocated",
-        rf"{size_group('free')}free(?=[;).])",
-        rf"{size_group('reserved')}reservedintotalbypytorch",
-        rf"{size_group('cached')}cached(?=[;).])",  # cached minus allocated, in the source of 1.0 to 1.4
-        r"ifreserved(?:butunallocated)?memoryis(?:large|>{0,2}allocatedmemory)trysetting[\w=:]{1,80}?toavoidfragmentation",
-        r"seedocumentationformemorymanagement(?:and\w{1,40}|\(https?://[\w./#-]{1,160}\))?",
-        r"pleaseuseempty_cachetoreleaseallunoccupiedcachedmemory",
+_CLAUSE = re.compile(
+    r"[.;,:()\[\]…]{0,8}(?:"
+    + "|".join(
+        (
+            rf"triedtoallocate{size_group('requested')}",
+            rf"[gn]pu(?P<device>\d{{1,4}})(?:hasatotalcapaci?tyof{size_group('total')}(?:ofwhich{size_group('free')}isfree)?"
+            r"|(?=[;)]))",
+            rf"process(?P<pid>\d{{1,10}})has{size_group('other')}memoryinuse",
+            rf"includingnon-pytorchmemory,thisprocesshas{size_group('process')}memoryinuse",
+            rf"oftheallocatedmemory{size_group('allocated')}isallocatedbypytorch",
+            rf"with{size_group('private')}allocatedinprivatepools(?:\(e\.g\.,?cudagraphs\))?",
+            rf"(?:and)?{size_group('figure')}(?P<words>allowed|currentactive|isreservedbypytorchbutunallocated"
+            # up to torch 2.0
+            r"|totalcapacity|alreadyallocated|free(?=[;).])|reservedintotalbypytorch|cached(?=[;).]))",
+            r"(?P<hint>ifreserved(?:butunallocated)?memoryis(?:large|>{0,2}allocatedmemory)trysetting[\w=:]{1,80}?toavoidfragmentation)",
+            r"(?P<manual>seedocumentationformemorymanagement(?:and\w{1,40}|\(https?://[\w./#-]{1,160}\))?)",
+            r"(?P<empty>pleaseuseempty_cachetoreleaseallunoccupiedcachedmemory)",
+        )
     )
+    + ")"
 )
+_WORDS = {
+    "allowed": "allowed",
+    "isreservedbypytorchbutunallocated": "cached",
+    "totalcapacity": "total",
+    "alreadyallocated": "allocated",
+    "free": "free",
+    "reservedintotalbypytorch": "reserved",
+    "currentactive": "active",
+    "cached": "cached",  # cached minus allocated, in the source of 1.0 to 1.4
+}
+"""What the figure before these words is."""
 
-
-def _begins(pattern: str, letter: str) -> bool:
-    if pattern.startswith("(?P"):
-        return letter == "0"
-    if pattern.startswith("(?:and)?"):
-        return letter in "a0"
-    return pattern.startswith(letter)
-
-
-_FILLER = re.compile(r"[.;,:()\[\]…]{0,8}")
+_AS_PRINTED = re.compile(r"\d{1,20}[.,]\d\d[kmgt]ib|\d{1,20}bytes?")
+"""How the allocators print a size; people who write of one seldom do."""
 _TAIL = re.compile(r"[.)]{0,2}")
 _HEAD = re.compile(
-    r"(?:(cuda|hip|xpu)outofmemory|outofmemory|platformcannotallocatememoryblockwithsizelargerthan\w{1,6}!)"
+    r"(?:(cuda|hip|xpu|npu)outofmemory|outofmemory|platformcannotallocatememoryblockwithsizelargerthan\w{1,6}!)"
 )
-_CLASSES = tuple(
-    f"{module}{name}error:"
-    for module in ("torch.cuda.", "torch.distributed.", "torch.", "")
-    for name in ("outofmemory", "runtime", "accelerator", "distbackend", "memory", "value", "")
+_CLASS = re.compile(
+    r"(?:torch\.(?:cuda\.|distributed\.)?)?(?:outofmemory|runtime|accelerator|distbackend|memory|value)?error:(?:current)?\Z"
 )
-
-_FIRST: dict[str, tuple[re.Pattern[str], ...]] = {
-    letter: tuple(clause for clause in CLAUSES if _begins(clause.pattern, letter)) for letter in "tgpiowas0"
-}
-"""The clauses by their first letter, `0` for a digit: trying all of them at each place would take most of the time."""
 
 
 @dataclass
@@ -81,10 +75,10 @@ class Message:
 
 
 _VIABLE = re.compile(
-    r"outofmemory[.;,:()\[\]…]{0,8}(?:tried|gpu\d|process\d|includ|\d|ofthe|with\d|and\d|ifres|seedoc|please)"
-    r"|triedtoallocate\d|hasatotalcapac|\(gpu\d{1,4};\d|platformcannotallocate"
+    r"outofmemory[.;,:()\[\]…]{0,8}(?:tried|[gn]pu\d|process\d|includ|\d|ofthe|with\d|and\d|ifres|seedoc|please)"
+    r"|triedtoallocate\d|hasatotalcapac|\([gn]pu\d{1,4};\d|platformcannotallocate"
 )
-_RAISED = tuple(f"error:{device}" for device in ("cuda", "hip", "xpu", ""))
+_RAISED = ("outofmemoryerror:", *(f"error:{device}" for device in ("cuda", "hip", "xpu", "npu")))
 
 
 def may_be_message(squeezed: str, anchor: int) -> bool:
@@ -94,16 +88,17 @@ def may_be_message(squeezed: str, anchor: int) -> bool:
 
 def class_before(squeezed: str, start: int) -> int:
     """Where an exception's name that ends at `start` begins; `start` where there is none."""
-    at = start - len("current") if squeezed.endswith("current", 0, start) else start
-    if not squeezed.endswith("error:", 0, at):
+    if not squeezed.endswith(("error:", "current"), 0, start):
         return start
-    return next(at - len(name) for name in _CLASSES if squeezed.endswith(name, 0, at))
+    found = _CLASS.search(squeezed, max(0, start - 60), start)
+    return found.start() if found else start
 
 
 def message_at(squeezed: str, anchor: int) -> Message | None:
     """The message that is noticed at `anchor`, or None for a mention of the words in something else."""
-    device = next((word for word in ("cuda", "hip", "xpu") if squeezed.endswith(word, 0, anchor)), "")
-    start = anchor - len(device) if squeezed.startswith("outofmemory", anchor) else anchor
+    start = anchor
+    if squeezed.startswith("outofmemory", anchor):
+        start -= next((len(word) for word in ("cuda", "hip", "xpu", "npu") if squeezed.endswith(word, 0, anchor)), 0)
     head = _HEAD.match(squeezed, start)
     begun = class_before(squeezed, start)
     found = Message(begun, head.end() if head else start, None, begun < start)
@@ -113,10 +108,14 @@ def message_at(squeezed: str, anchor: int) -> Message | None:
     for match in _clauses(squeezed, at):
         _take(found, match)
         found.end = match.end()
-    if found.end == at and not (head and found.classed):
-        return None
+    if found.end == at and not (head and found.classed and (head[1] or "outofmemoryerror:" in squeezed[begun:start])):
+        return None  # `git error: out of memory` names no device
     if not head and not found.groups.keys() - {"device"}:
         return None
+    if not head and found.groups.keys() == {"requested"} and not _AS_PRINTED.fullmatch(found.groups["requested"]):
+        return None  # `I tried to allocate 10 GB`
+    if not head and squeezed.endswith(("mallocfailed(", "$torch:notenoughmemory:you"), 0, start):
+        return None  # git's, and an older one that is a format of its own
     tail = _TAIL.match(squeezed, found.end)
     found.end = tail.end() if tail else found.end
     found.backend = found.backend or _backend_in(squeezed[found.start : found.end], bool(head))
@@ -125,28 +124,30 @@ def message_at(squeezed: str, anchor: int) -> Message | None:
 
 def _clauses(squeezed: str, at: int) -> Iterator[re.Match[str]]:
     """Each clause that follows `at`, with nothing but punctuation between; none but a process comes twice."""
-    seen: set[re.Pattern[str]] = set()
-    while True:
-        filler = _FILLER.match(squeezed, at)
-        at = filler.end() if filler else at
-        letter = squeezed[at : at + 1]
-        clauses = _FIRST.get("0" if letter.isdigit() else letter, ())
-        match = next((match for clause in clauses if (match := clause.match(squeezed, at))), None)
-        if match is None or match.re in seen:
-            return
-        if "pid" not in match.re.groupindex:
-            seen.add(match.re)
+    seen: set[str | None] = set()
+    while match := _CLAUSE.match(squeezed, at):
+        last = match.lastgroup
+        if last != "other":
+            key = match["words"] if last == "words" else last
+            if key in seen:
+                return
+            seen.add(key)
         yield match
         at = match.end()
 
 
 def _take(found: Message, match: re.Match[str]) -> None:
-    groups = match.groupdict()
-    if "pid" in groups:
-        found.others.append((int(groups["pid"]), groups["other"]))
-        return
-    for name, text in groups.items():
-        found.groups.setdefault(name, text)
+    last = match.lastgroup
+    if last == "other":
+        found.others.append((int(match["pid"]), match["other"]))
+    elif last == "words":
+        found.groups.setdefault(_WORDS[match["words"]], match["figure"])
+    elif last in ("free", "total", "device"):
+        for name in ("device", "total", "free"):
+            if match[name] is not None:
+                found.groups.setdefault(name, match[name])
+    elif last in ("requested", "process", "allocated", "private"):
+        found.groups.setdefault(last, match[last])
 
 
 def _backend_in(message: str, headed: bool) -> str | None:

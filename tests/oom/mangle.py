@@ -65,6 +65,43 @@ MANGLES: dict[str, Callable[[str], str]] = {
 }
 
 
+PREFIXES = (
+    "2024-05-01 12:00:00,123 - ERROR - ",
+    "2024-05-01 12:00:00,123 - my.module - ERROR - ",
+    "2024-05-01 12:00:00,123 - ERROR - my.module - ",
+    "2024-05-01 12:00:00.123 | ERROR    | __main__:main:12 - ",
+    "[2024-05-01 12:00:00,123][__main__][ERROR] - ",
+    "[2024-05-01 12:00:00,123] [ERROR] [engine.py:123:_forward] ",
+    "[2024-05-01 12:00:00,123: ERROR/MainProcess] ",
+    "[2024-05-01 12:00:00 +0000] [1234] [ERROR] ",
+    "[2024-05-01 12:00:00,123]::[InvokeAI]::ERROR --> ",
+    "05/01/2024 12:00:00 - ERROR - __main__ - ",
+    "12:00:00,123 root ERROR ",
+    "ERROR:my.module:",
+    "E0501 12:00:00.123456 12345 engine.cc:123] ",
+    "ERROR 05-01 12:00:00 async_llm_engine.py:43] ",
+    "(EngineCore_DP0 pid=17) ERROR 05-01 12:00:00 [multiproc_executor.py:123] ",
+    "2024-05-01T12:00:00.123456Z ERROR shard-manager: text_generation_launcher: ",
+    'time=2024-05-01T12:00:00.123+02:00 level=ERROR source=server.go:123 msg="',
+    "2024-05-01T12:00:00.123456789Z stderr F ",
+    "May 01 12:00:00 gpu-host python3[1234]: ",
+    "<3>May  1 12:00:00 host kernel[1]: ",
+    "[pod/llm-0/server] ",
+    "my-vllm-server-1  | ",
+    "\x1b[36m(RayTrainWorker pid=4242, ip=10.0.0.7)\x1b[0m ",
+    "[36m(RayTrainWorker pid=4242)[0m ",
+    "[default7]:[rank7]: ",
+    "wandb: ",
+    "E           ",
+    "12.3s 45 ",
+    "# ",
+    "+ ",
+    "    ",
+)
+LEARNT = ("ollama  | ", "llm-7d9f8b6c54-x2x4z server ", "|ERROR| ", "lambda-box\t")
+"""What nothing but the neighbouring lines shows to be a prefix."""
+
+
 def anything(random_: random.Random, messages: list[str], most: int = 3000) -> str:
     """Text as hostile as it comes: messages cut up, repeated, with runs of what patterns stumble over."""
     pieces = [

@@ -12,7 +12,7 @@ import pytest
 from core.oom.error import FIELDS, OomError
 from core.oom.parse import parse
 from core.oom.paste import Pasted
-from tests.oom.mangle import MANGLES
+from tests.oom.mangle import LEARNT, MANGLES, PREFIXES, hard_wrap, prefixed
 
 DATA = Path(__file__).parent / "data"
 FORMATS: list[dict[str, Any]] = json.loads((DATA / "oom_formats.json").read_text(encoding="utf-8"))
@@ -52,6 +52,25 @@ def test_what_pasting_does_changes_nothing(mangle: str) -> None:
         inside = errors_in(text[start:end])
         assert len(inside) == 1, (row["id"], text[start:end])
         check(row, inside[0])
+
+
+@pytest.mark.parametrize("prefix", [*PREFIXES, *LEARNT])
+@pytest.mark.parametrize("width", [2000, 80, 37])
+def test_a_prefix_before_each_line_changes_nothing(prefix: str, width: int) -> None:
+    for row in FORMATS:
+        text = prefixed(hard_wrap(row["message"], width), prefix)
+        found = errors_in(text)
+        assert len(found) == 1, (row["id"], text)
+        check(row, found[0])
+
+
+def test_lines_of_several_ranks_that_are_mixed() -> None:
+    first, second = MESSAGES["F9-1"].split("\n"), MESSAGES["F9-2"].split("\n")
+    for one, two in (("[rank0]: ", "[rank1]: "), ("server-1  | ", "server-2  | "), ("0: ", "1: ")):
+        mixed = [one + a + "\n" + two + b for a, b in zip(first, second, strict=True)]
+        found = errors_in("\n".join(mixed))
+        assert [error.requested_bytes for error in found] == [448 * 2**20, 512 * 2**20]
+        assert [error.device_index for error in found] == [0, 1]
 
 
 def test_ranks_glued_together_are_found_in_order() -> None:
@@ -113,11 +132,116 @@ def test_ranks_glued_together_are_found_in_order() -> None:
         ("RuntimeError: HIP error: out of memory", "hip", None, None),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cudnn", None, None),
         ("Tried to allocate 642.00 MiB", "cuda", 642 * 2**20, None),
+        ("[malloc] Unable to allocate 2147483648 bytes.", "metal", 2**31, None),
+        ("[metal::malloc] Resource limit (499000) exceeded.", "metal", None, None),
+        (
+            "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mMemPool->getPool(), "
+            "mCudaStream->get()): out of memory (/src/tensorrt_llm/cpp/include/tensorrt_llm/runtime/tllmBuffers.h:112)",
+            "tensorrt",
+            None,
+            None,
+        ),
+        (
+            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 96.00 MiB. GPU 1 has a total capacity of "
+            "15.56 GiB. Of the allocated memory 14.02 GiB is allocated by PyTorch, and 200.14 MiB is reserved by "
+            "PyTorch but unallocated. Please use `empty_cache` to release all unoccupied cached memory.",
+            "xpu",
+            96 * 2**20,
+            1,
+        ),
+        (
+            "RuntimeError: $ Torch: not enough memory: you tried to allocate 2GB. Buy new RAM! at THGeneral.cpp:201",
+            "cpu",
+            2**31,
+            None,
+        ),
+        ("RuntimeError: HIP driver error: out of memory", "hip", None, None),
+        ("NCCL WARN HIP failure 'out of memory'", "nccl", None, None),
+        ("NCCL WARN Cuda failure 2 'out of memory'", "nccl", None, None),
+        ("Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "cuda_driver", None, None),
+        (
+            "failed to allocate 7.43G (7977592320 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+            "cuda_driver",
+            7977592320,
+            None,
+        ),
+        ("hipErrorOutOfMemory", "hip", None, None),
+        ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `f(h)`", "cusolver", None, None),
+        ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cufft", None, None),
+        ("CUSPARSE_STATUS_ALLOC_FAILED when calling `cusparseCreate(handle)`", "cusparse", None, None),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "cudnn", None, None),
+        (
+            "ggml_vulkan: Device memory allocation of size 1073741824 failed.\n"
+            "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+            "vulkan",
+            2**30,
+            None,
+        ),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.", "xla", 2**32, None),
+        (
+            "OOM when allocating tensor with shape[32,512,512] and type float on "
+            "/job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc",
+            "tensorflow",
+            None,
+            1,
+        ),
+        ("Error out of memory at line 380 in file /src/csrc/pythonInterface.c", "cuda", None, None),
+        ("RuntimeError: CUDA failed with error out of memory", "cuda", None, None),
+        ("[FT][ERROR] CUDA runtime error: out of memory /src/allocator.h:181", "cuda", None, None),
+        ("Out of memory allocating 1,073,741,824 bytes (allocated so far: 512 bytes).", "cuda", 2**30, None),
+        ("torch.OutOfMemoryError: Allocation on device \nGot an OOM, unloading all loaded models.", "cuda", None, None),
+        ("OSError: The paging file is too small for this operation to complete. (os error 1455)", "cpu", None, None),
+        ("model requires more system memory (32.0 GiB) than is available (15.4 GiB)", "cpu", 2**35, None),
+        ("ValueError: No available memory for the cache blocks.", "vllm", None, None),
     ],
 )
 def test_other_runtimes(text: str, backend: str, requested: int | None, device: int | None) -> None:
     (error,) = errors_in(text)
     assert (error.backend, error.requested_bytes, error.device_index) == (backend, requested, device)
+
+
+def test_an_engine_that_counts_before_it_starts() -> None:
+    (error,) = errors_in(
+        "ValueError: Free memory on device (10.50/24.00 GiB) on startup is less than desired GPU memory utilization "
+        "(0.9, 21.60 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    assert (error.free_bytes, error.total_bytes) == (21 * 2**29, 24 * 2**30)
+    assert error.requested_bytes == round(21.6 * 2**30)
+    (error,) = errors_in(
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored "
+        "in KV cache (12352). Try increasing `gpu_memory_utilization`."
+    )
+    assert error.numbers == {"minimum": 32768, "available": 12352}
+
+
+def test_the_path_of_an_allocator_belongs_to_the_message() -> None:
+    text = (
+        r"RuntimeError: [enforce fail at C:\actions-runner\_work\pytorch\builder\c10\core\impl\alloc_cpu.cpp:72] "
+        "data. DefaultCPUAllocator: not enough memory: you tried to allocate 8388608 bytes."
+    )
+    (error,) = errors_in(text)
+    assert text[slice(*error.span)] == text
+
+
+def test_decimal_commas() -> None:
+    (error,) = errors_in(
+        "CUDA out of memory. Tried to allocate 3,17 GiB (GPU 0; 23,65 GiB total capacity; 20,11 GiB already allocated)"
+    )
+    assert (error.requested_bytes, error.total_bytes) == (3403761582, 25393994138)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I tried to allocate 10 GB and it failed",
+        "error: git error: out of memory",
+        "fatal: Out of memory, malloc failed (tried to allocate 524288000 bytes)",
+        "ggml_vulkan: Found 1 Vulkan devices",
+        "Your notebook tried to allocate more memory than is available. It has restarted.",
+    ],
+)
+def test_what_is_no_error_of_a_device(text: str) -> None:
+    assert errors_in(text) == []
 
 
 def test_a_message_without_its_first_sentence() -> None:
