@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 import torch
 
+from core.devices.process import identity
 from core.devices.registry import list_devices
 from core.runfolder.jsonio import write_json
 from core.runfolder.layout import RunFolder
@@ -71,7 +72,7 @@ class Subject:
         folder = RunFolder(self.place / f"recorded-{self.count}")
         folder.root.mkdir()
         me = psutil.Process()
-        write_json(folder.worker, {"pid": me.pid, "create_time": me.create_time()})
+        write_json(folder.worker, {"pid": me.pid, "identity": identity(me.pid)})
         command = [sys.executable, "-m", "core.sampler", str(folder.root), self.device_id, "10"]
         sampler = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not folder.sampler.exists():

@@ -14,10 +14,10 @@ import typer
 
 from core.cli.output import JsonFlag, print_json, print_table, size
 from core.devices.registry import calibrated_cards, list_devices, open_meter
+from core.runs.environment import child_environment
 from core.runs.home import open_home
 from core.runs.settings import Environment, read_settings
 from core.runs.start import supervisor_runs
-from core.runs.supervisor.processes import overlay_path
 from core.spec.cards import all_cards
 from core.spec.errors import NoSuchDevice
 
@@ -114,9 +114,8 @@ def environment_report(environment: Environment) -> dict[str, Any]:
     """Versions in one environment, asked of its own interpreter; `problem` says why that failed."""
     command = [environment.interpreter or sys.executable, "-c", PROBE]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, env=overlay_path(environment.overlays), check=True
-        )
+        variables = child_environment(*environment.overlays)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=variables, check=True)
         return {"name": environment.name, **json.loads(done.stdout), "problem": None}
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return {"name": environment.name, "problem": f"{command[0]} does not answer: {error}"}

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from core.cli.output import JsonFlag, print_json
+from core.runs.environment import PROJECT_ROOT
 from core.runs.home import open_home
-from core.runs.start import PROJECT_ROOT
 
 
 def serve(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.runfolder.jsonio import read_json
+from core.runs.environment import PROJECT_ROOT
 from core.runs.home import DataHome
-from core.runs.start import PROJECT_ROOT
 from core.spec.errors import InvalidSpec
 
 

@@ -101,7 +101,9 @@ def headline(traces: Sequence[Trace]) -> None:
         if trace.error:
             st.markdown(f"**{trace.run_id}** {plain(trace.state)}: {plain(trace.error['message'], 300)}")
         if trace.incomplete:
-            st.warning(f"{trace.run_id}: {plain(trace.incomplete)}")
+            st.warning(f"{trace.run_id}: {plain(trace.incomplete, 300)}")
+        if trace.contention:
+            st.warning(f"{trace.run_id} contended: {plain(trace.contention, 300)}")
 
 
 def figures(traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
