@@ -42,5 +42,12 @@ def data_home() -> DataHome:
 
 
 def data_store(home: DataHome) -> Store:
-    """The runs of the data folder. Opened anew for each script run: another process may have rebuilt the index."""
-    return Store(home)
+    """The runs of the data folder. Opened anew for each script run: another process may have rebuilt the index.
+
+    Where the index refuses, being a newer version's, the page says so and ends.
+    """
+    try:
+        return Store(home)
+    except DataFolderError as error:
+        st.error(str(error))
+        st.stop()
