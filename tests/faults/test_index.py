@@ -13,6 +13,7 @@ import psutil
 import pytest
 from sqlalchemy import create_engine
 
+from core.runfolder.jsonio import read_json, write_json
 from core.runs.home import DataHome, open_home
 from core.runs.index import INDEX_VERSION, on_network, version_of
 from core.runs.rows import RunRow
@@ -153,3 +154,17 @@ def test_many_who_find_it_missing_build_it_once(home: DataHome) -> None:
     assert rows(home) == before
     assert version_of(home.index) == INDEX_VERSION
     assert not list(home.root.glob("index.sqlite.broken")), "none took another's half-made one for a damaged one"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"submitted_at": "no time"}, {"submitted_at": 1e300}, {"peak": {"allocated": 2**70}}, {"peak": {"allocated": "x"}},
+     {"device": {"name": 5}}, {"run_id": "aaaaaa-x"}, {"error": {"kind": 1, "message": 2}}],
+)  # fmt: skip
+def test_one_folder_that_was_tampered_with_keeps_no_other_out(home: DataHome, damage: dict[str, object]) -> None:
+    folder = home.run("aaaaaa-3")
+    write_json(folder.status, {**(read_json(folder.status) or {}), **damage})
+    home.index.unlink()
+    ids = [row.run_id for row in rows(home)]
+    assert ids in (["aaaaaa-1", "aaaaaa-2", "aaaaaa-4", "aaaaaa-5"], [f"aaaaaa-{n}" for n in range(1, 6)])
+    Store(home).put_runs(["aaaaaa-3", "aaaaaa-4"])
