@@ -95,8 +95,13 @@ def open_index(path: Path) -> tuple[Engine, bool]:
     engine = _engine(path)
     with engine.begin() as connection:
         metadata.create_all(connection)
-        connection.execute(text(f"PRAGMA user_version={INDEX_VERSION}"))
     return engine, True
+
+
+def mark_complete(engine: Engine) -> None:
+    """Say of a new index that it has been filled: until then whoever opens it waits for the lock."""
+    with engine.begin() as connection:
+        connection.execute(text(f"PRAGMA user_version={INDEX_VERSION}"))
 
 
 def index_lock(path: Path) -> FileLock:

@@ -19,7 +19,16 @@ from core.runfolder.jsonio import read_json, write_json
 from core.runfolder.layout import RunFolder
 from core.runs.gallery import recordings
 from core.runs.home import DataHome, is_run_id
-from core.runs.index import INDEX_VERSION, experiments, index_lock, open_index, runs, set_aside, version_of
+from core.runs.index import (
+    INDEX_VERSION,
+    experiments,
+    index_lock,
+    mark_complete,
+    open_index,
+    runs,
+    set_aside,
+    version_of,
+)
 from core.runs.rows import ExperimentRow, RunRow, columns_of, row_of
 from core.runs.status import ENDED, read_status
 from core.spec.errors import InvalidSpec, NoSuchRun
@@ -69,6 +78,7 @@ class Store:
                 self._engine, fresh = open_index(self.home.index)
                 if fresh:
                     self._fill()
+                    mark_complete(self._engine)
         else:
             self._engine, _ = open_index(self.home.index)
 
