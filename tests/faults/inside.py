@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +17,8 @@ from core.runs.supervisor.loop import Supervisor
 from core.spec.model_source import resolve
 from core.spec.run_spec import parse_spec
 from tests.fake_nvml import FakeNvml
+from tests.runs.conftest import scripted
 
-FAKE_WORKER = Path(__file__).resolve().parents[1] / "fake_worker.py"
 STAND_IN_SAMPLER = 'while [ ! -e "$0/result.json" ] && [ ! -e "$0/no_sampler" ]; do sleep 0.05; done'
 
 
@@ -30,11 +28,7 @@ class Inside:
     def __init__(self, root: Path, fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fake = fake
         self.home: DataHome = open_home(root / "home")
-        interpreter = root / "fake_python"
-        interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
-        interpreter.chmod(0o755)
-        environments = {"fake": {"interpreter": str(interpreter)}}
-        self.home.settings.write_text(json.dumps({"cpu_slots": 2, "environments": environments}))
+        scripted(self.home, root)
         nvml = Nvml(fake)
         cards = "core.runs.supervisor.cards"
         monkeypatch.setattr("core.runs.submit.ensure_supervisor", lambda home: None)

@@ -28,17 +28,22 @@ Acts = Callable[..., Submitted]
 def home(tmp_path: Path) -> Iterator[DataHome]:
     """A data folder with the environment `fake`; whatever still runs in it is ended afterwards."""
     home = open_home(tmp_path / "home")
-    interpreter = tmp_path / "fake_python"
-    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
-    interpreter.chmod(0o755)
-    settings = {"cpu_slots": 2, "environments": {"fake": {"interpreter": str(interpreter)}}}
-    home.settings.write_text(json.dumps(settings))
+    scripted(home, tmp_path)
     yield home
     for process in supervisors(home):
         process.kill()
     for path in home.runs.glob("*/starts"):
         for pid in path.read_text().split():
             _kill_group(int(pid))
+
+
+def scripted(home: DataHome, place: Path) -> None:
+    """Give a data folder the environment `fake`, whose interpreter is the scripted worker, and two slots for it."""
+    interpreter = place / "fake_python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
+    interpreter.chmod(0o755)
+    settings = {"cpu_slots": 2, "environments": {"fake": {"interpreter": str(interpreter)}}}
+    home.settings.write_text(json.dumps(settings))
 
 
 def _kill_group(pid: int) -> None:
