@@ -12,6 +12,8 @@ import psutil
 import pytest
 
 from core.devices.device import Reading
+from core.devices.nvml import Nvml
+from core.devices.registry import list_devices, open_meter
 from core.runfolder.intervals import contended
 from core.runfolder.layout import RUN_TAG
 from core.runfolder.tables import SAMPLES, TableWriter
@@ -189,3 +191,24 @@ def test_contended_stretches_and_gaps_are_shaded(inside: Inside) -> None:
     figure = timeline([doubt], ["device_used"])
     assert len([shape for shape in figure.layout.shapes if shape.type == "rect"]) == 2
     assert {note.text for note in figure.layout.annotations} >= {"no samples", "contended"}
+
+
+def test_a_quarantine_is_said_where_devices_are_listed(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamlit.testing.v1 import AppTest
+
+    from core.cli.devices import devices
+    from core.runs.quarantine import put_into_quarantine
+
+    put_into_quarantine(inside.home, A, "k3f9qz-1", "3,000.0 MiB of it stayed", (123,), {"used": 500})
+    nvml = Nvml(inside.fake)
+    monkeypatch.setenv("VRAMSCOPE_HOME", str(inside.home.root))
+    for module in ("core.cli.devices", "core.ui.devices"):
+        monkeypatch.setattr(f"{module}.list_devices", lambda: list_devices(nvml))
+        monkeypatch.setattr(f"{module}.open_meter", lambda device: open_meter(device, nvml))
+    said = "no runs until its memory is back: 3,000.0 MiB of it stayed after k3f9qz-1, PID 123"
+    devices()
+    assert said in capsys.readouterr().out
+    app = AppTest.from_file(str(Path(__file__).resolve().parents[2] / "streamlit_app.py"), default_timeout=60).run()
+    assert any(said in warning.value.replace("\\", "") for warning in app.warning)
