@@ -37,7 +37,7 @@ from tests.ui.client import Session, kinds, served
 SESSIONS, RUNS_IN_QUEUE = 50, 4
 THINK_S = (10.0, 30.0)
 JOB = {"model": "tiny-llama", "device": "cpu", "dtype": "fp32", "batch_size": 8, "prompt_tokens": 64, "new_tokens": 64}
-REPEATS = 60
+REPEATS = 4
 DAY_RUNS, WARM_UP = 10_000, 1_000
 
 
