@@ -17,7 +17,7 @@ latest = store.list_runs(limit=10)
 experiments = store.list_experiments(limit=6)
 
 st.subheader("Devices", divider="gray")
-device_lines(queue)
+device_lines(home, queue)
 
 start, compare, all_runs = st.columns(3)
 start.page_link("pages/1_Explore.py", label="Explore: run something", icon=":material/science:")

@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 import torch
 
+from core.devices.process import identity
 from core.devices.registry import list_devices
 from core.runfolder.jsonio import write_json
 from core.runfolder.layout import RunFolder
@@ -93,7 +94,7 @@ class Subject:
     @contextmanager
     def _sampled(self, folder: RunFolder) -> Iterator[None]:
         me = psutil.Process()
-        write_json(folder.worker, {"pid": me.pid, "create_time": me.create_time()})
+        write_json(folder.worker, {"pid": me.pid, "identity": identity(me.pid)})
         command = [sys.executable, "-m", "core.sampler", str(folder.root), self.device_id, "10"]
         sampler = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not folder.sampler.exists():

@@ -35,11 +35,14 @@ class FakeNvml:
     def __init__(self, *cards: FakeCard) -> None:
         self.cards = list(cards)
         self.fail: dict[str, int] = {}
+        self.lost: set[str] = set()  # UUIDs of cards that have fallen off the bus: every call about them is refused
         self.has_v2 = True
 
-    def _called(self, name: str) -> None:
+    def _called(self, name: str, card: FakeCard | None = None) -> None:
         if name in self.fail:
             raise FakeNvmlError(self.fail[name])
+        if card is not None and card.uuid in self.lost:
+            raise FakeNvmlError(15)  # NVML_ERROR_GPU_IS_LOST
 
     def nvmlInit(self) -> None:  # noqa: N802
         self._called("nvmlInit")
@@ -67,15 +70,15 @@ class FakeNvml:
         raise FakeNvmlError(6)
 
     def nvmlDeviceGetUUID(self, card: FakeCard) -> str:  # noqa: N802
-        self._called("nvmlDeviceGetUUID")
+        self._called("nvmlDeviceGetUUID", card)
         return card.uuid
 
     def nvmlDeviceGetName(self, card: FakeCard) -> bytes:  # noqa: N802
-        self._called("nvmlDeviceGetName")
+        self._called("nvmlDeviceGetName", card)
         return b"NVIDIA RTX A6000"
 
     def nvmlDeviceGetMemoryInfo(self, card: FakeCard, version: int | None = None) -> Any:  # noqa: N802
-        self._called("nvmlDeviceGetMemoryInfo")
+        self._called("nvmlDeviceGetMemoryInfo", card)
         if version is None:
             return SimpleNamespace(total=card.total, used=card.used + card.reserved)
         if not self.has_v2:
@@ -83,13 +86,13 @@ class FakeNvml:
         return SimpleNamespace(total=card.total, used=card.used, reserved=card.reserved)
 
     def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:  # noqa: N802
-        self._called("nvmlDeviceGetComputeRunningProcesses")
+        self._called("nvmlDeviceGetComputeRunningProcesses", card)
         return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in card.processes.items()]
 
     def nvmlDeviceGetTemperature(self, card: FakeCard, sensor: int) -> int:  # noqa: N802
-        self._called("nvmlDeviceGetTemperature")
+        self._called("nvmlDeviceGetTemperature", card)
         return 36
 
     def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> Any:  # noqa: N802
-        self._called("nvmlDeviceGetUtilizationRates")
+        self._called("nvmlDeviceGetUtilizationRates", card)
         return SimpleNamespace(gpu=7, memory=3)

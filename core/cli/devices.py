@@ -14,12 +14,13 @@ import typer
 
 from core.cli.output import JsonFlag, print_json, print_table, size
 from core.devices.registry import calibrated_cards, list_devices, open_meter
+from core.runs.environment import child_environment
 from core.runs.home import open_home
+from core.runs.quarantine import quarantines
 from core.runs.settings import Environment, read_settings
 from core.runs.start import supervisor_runs
-from core.runs.supervisor.processes import overlay_path
 from core.spec.cards import all_cards
-from core.spec.errors import NoSuchDevice
+from core.spec.errors import DataFolderError, NoSuchDevice
 
 PACKAGES = ("torch", "transformers", "deepspeed")
 
@@ -39,6 +40,10 @@ print(json.dumps(found))
 def device_reports() -> list[dict[str, Any]]:
     """Each device with what it holds now; bytes, degrees and percent, null where the driver does not say."""
     reports = []
+    try:
+        closed = quarantines(open_home())
+    except DataFolderError:
+        closed = {}  # no data folder, so nothing was quarantined from it
     for device in list_devices().found:
         report: dict[str, Any] = {
             "id": device.id,
@@ -49,7 +54,7 @@ def device_reports() -> list[dict[str, Any]]:
             "used_bytes": None,
             "temperature_c": None,
             "utilisation_percent": None,
-            "problem": None,
+            "problem": closed[device.id].text if device.id in closed else None,
         }
         try:
             meter = open_meter(device)
@@ -87,6 +92,9 @@ def devices(
         used = f"{size(report['used_bytes'])} of {size(report['total_bytes'])}"
         rows.append([name, report["name"], *condition, used, report["id"] if report["kind"] == "cuda" else ""])
     print_table(["device", "name", "temperature", "utilisation", "memory used", "id"], rows)
+    for report in reports:
+        if report["problem"]:
+            print(f"{report['name']}: {report['problem']}")
     if found.no_cuda_reason:
         print(f"no GPU: {found.no_cuda_reason}")
 
@@ -114,9 +122,8 @@ def environment_report(environment: Environment) -> dict[str, Any]:
     """Versions in one environment, asked of its own interpreter; `problem` says why that failed."""
     command = [environment.interpreter or sys.executable, "-c", PROBE]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, env=overlay_path(environment.overlays), check=True
-        )
+        variables = child_environment(*environment.overlays)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=variables, check=True)
         return {"name": environment.name, **json.loads(done.stdout), "problem": None}
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return {"name": environment.name, "problem": f"{command[0]} does not answer: {error}"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,12 +56,38 @@ def list_devices(nvml: Nvml | None = None) -> Devices:
     except NvmlUnavailable as error:
         return Devices((host_device(),), str(error))
     try:
-        cards = session.devices()
-        reason = None if cards else "the NVIDIA driver answers, but shows no card"
+        there = session.devices()
+        cards = visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        reason = None
+        if not cards:
+            reason = "the NVIDIA driver answers, but shows no card"
+        if there and not cards:
+            reason = (
+                f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES'][:80]!r} leaves none of {len(there)} cards"
+            )
         return Devices((*cards, host_device()), reason, session.driver_version())
     finally:
         if nvml is None:
             session.close()
+
+
+def visible(cards: Sequence[Device], wanted: str | None) -> list[Device]:
+    """The cards that CUDA_VISIBLE_DEVICES lets this process use, in its order; all where it is not set.
+
+    As CUDA reads it (CUDA C++ Programming Guide, "CUDA Environment Variables"): indices, or UUIDs that may be cut
+    short; what comes after the first that is none, or is named twice, is left out. Indices are taken as NVML's, which
+    are CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID; each card keeps its own.
+    """
+    if wanted is None:
+        return list(cards)
+    chosen: list[Device] = []
+    for name in map(str.strip, wanted.split(",")):
+        is_uuid = name.startswith(("GPU-", "MIG-"))
+        found = [card for card in cards if ((card.uuid or "").startswith(name) if is_uuid else str(card.index) == name)]
+        if len(found) != 1 or found[0] in chosen:
+            break
+        chosen.append(found[0])
+    return chosen
 
 
 def simulated_device(name: str) -> Device:

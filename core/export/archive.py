@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import re
 import shutil
+import struct
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from pydantic import TypeAdapter
+
+from core.explain.breakdown import breakdown
+from core.explain.document import explained
+from core.explain.evidence import read_evidence
+from core.explain.history import pool_history
+from core.export.csv import write_csv
 from core.export.pack import DOCUMENTS, pack_run
+from core.plots.tables import peaks_table
+from core.plots.timeline import timeline
 from core.runfolder.jsonio import read_json, write_json
 from core.runfolder.layout import RunFolder
+from core.runfolder.tables import EVENTS, SAMPLES, read_table
 from core.runs.home import DataHome
-from core.runs.status import read_status, write_status
+from core.runs.progress import progress
+from core.runs.rows import columns_of
+from core.runs.status import RunStatus, read_status, write_status
 from core.runs.store import Store
 from core.runs.submit import new_experiment
 from core.spec.errors import InvalidSpec
 from core.spec.run_spec import parse_spec
+from core.trace.read import read_trace
 
 FORMAT = "vramscope-experiment-1"
 MANIFEST = "experiment.json"
@@ -39,6 +55,15 @@ TABLES: tuple[Callable[[RunFolder], Path], ...] = (
 _EMPTY = RunFolder("")
 MEMBERS = frozenset(str(path_of(_EMPTY)) for path_of in (*DOCUMENTS, *TABLES))
 """What a run in an archive may hold; anything else is refused, pickles above all."""
+
+END_OF_TIME = 253_402_300_800
+"""Seconds since the epoch at the end of the year 9999: what no date can show is no time of a run."""
+
+DAMAGED = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, KeyError, ValueError, EOFError, OSError,
+    RuntimeError, struct.error,
+)  # fmt: skip
+"""What zipfile raises for one; NotImplementedError, for an unknown method of packing, is a RuntimeError."""
 
 _MEMBER = re.compile(r"runs/(\d{1,4})/(.+)")
 
@@ -96,8 +121,10 @@ def _unpack(data: bytes, target: Path) -> tuple[dict[str, Any], list[int]]:
                 if member.filename == MANIFEST or member.is_dir():
                     continue
                 numbers.add(_take(archive, member, target))
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, KeyError, ValueError, EOFError, OSError, RuntimeError) as error:
-        raise InvalidSpec(f"it is no archive of an experiment, or it is damaged ({error}); export it again") from error
+    except DAMAGED as error:
+        raise InvalidSpec(
+            f"it is no archive of an experiment, or it is damaged ({str(error)[:200]}); export it again"
+        ) from error
     if not numbers or len(numbers) > MOST_RUNS:
         raise InvalidSpec(f"the archive holds {len(numbers)} runs; from 1 to {MOST_RUNS} can be imported")
     return manifest, sorted(numbers)
@@ -129,6 +156,34 @@ def _check_run(folder: RunFolder, number: int) -> None:
         raise InvalidSpec(f"run {number} of the archive has no readable spec and final status; nothing was imported")
     known = dict(document["spec"])
     parse_spec({**known, "device": known.get("device", "cpu")})
+    try:
+        _read_all(folder)
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise InvalidSpec(f"run {number} of the archive cannot be read ({said}); nothing was imported") from error
+
+
+def _read_all(folder: RunFolder) -> None:
+    """Read all that a page reads of a run. Raises whatever one of the readers does."""
+    status = TypeAdapter(RunStatus).validate_json(folder.status.read_bytes(), strict=True)
+    times = (status.submitted_at, status.started_at or 0, status.ended_at or 0, status.seconds or 0)
+    if not all(0 <= moment < END_OF_TIME for moment in times):
+        raise ValueError("its status has times that are none")
+    if any(not 0 <= size < 2**63 for size in vars(status.peak).values() if size is not None):
+        raise ValueError("its status has peaks that are no sizes")
+    for path, schema in ((folder.samples, SAMPLES), (folder.events, EVENTS)):
+        read_table(path, schema).validate(full=True)  # indices beyond a dictionary crash whoever trusts them
+    columns = columns_of(folder)
+    if columns is None or any(not isinstance(columns[name], str) for name in ("model", "device", "label", "title")):
+        raise ValueError("its spec and status give no row of a list")
+    progress(folder)
+    trace = read_trace(folder)
+    write_csv([trace], io.StringIO())
+    timeline([trace], [*trace.series])
+    peaks_table([trace])
+    evidence = read_evidence(folder, trace)
+    explained([evidence], [breakdown(evidence)])
+    pool_history(evidence)
 
 
 def _rename(folder: RunFolder, run_id: str, experiment_id: str) -> None:

@@ -13,8 +13,13 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def neutral(text: str) -> str:
-    """Text that a spreadsheet takes for text: one that would start a formula gets a leading apostrophe."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+    """Text that a spreadsheet takes for text: one that would start a formula gets a leading apostrophe.
+
+    A line break becomes a space: csv before Python 3.13 does not quote a lone carriage return, and what follows it
+    would start a row, and so a cell.
+    """
+    said = text.replace("\r", " ").replace("\n", " ")
+    return f"'{said}" if text.startswith(FORMULA_STARTS) else said
 
 
 def write_csv(traces: Iterable[Trace], stream: TextIO) -> int:

@@ -28,7 +28,7 @@ DOCUMENTS: tuple[Callable[[RunFolder], Path], ...] = (
 )
 """JSON that is kept. Logs, pids and torch's own pickle are not: they tell of a machine, not of a run."""
 
-OF_THE_MACHINE = ("pid", "sampler_pid", "path")
+OF_THE_MACHINE = ("pid", "sampler_pid", "path", "foreign")
 
 
 def pack_run(source: RunFolder, target: RunFolder, experiment_id: str, position: int) -> None:

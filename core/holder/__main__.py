@@ -10,8 +10,7 @@ import os
 import sys
 import time
 
-import psutil
-
+from core.devices.process import identity
 from core.devices.registry import list_devices, open_meter
 from core.holder.driver import Driver, DriverError
 from core.holder.holding import MIB, hold
@@ -25,8 +24,7 @@ POLL_S = 0.05
 
 def main(run_dir: str, device_id: str, capacity_mib: str) -> int:
     folder, started_by = RunFolder(run_dir), os.getppid()
-    myself = psutil.Process()
-    about = {"pid": myself.pid, "create_time": myself.create_time()}
+    about = {"pid": os.getpid(), "identity": identity(os.getpid())}
     try:
         meter = open_meter(list_devices().find(device_id))
         before = meter.read().device_used
@@ -47,7 +45,7 @@ def wait_for_the_end(folder: RunFolder, started_by: int) -> None:
     while folder.root.is_dir():
         worker = read_json(folder.worker) if tree is None else None
         if worker:
-            tree = ProcessTree(int(worker["pid"]), worker.get("create_time"))
+            tree = ProcessTree(int(worker["pid"]), worker.get("identity"))
         if not tree.alive() if tree else os.getppid() != started_by:
             return
         time.sleep(POLL_S)

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.spec.aliases import DTYPES
 from core.spec.config_check import LARGEST_CONFIG
+from core.spec.roots import readable
 
 ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5}
 QUANTISED = {"int8", "int4", "fp8"}
@@ -170,7 +171,12 @@ def read_config_hint(text: str) -> dict[str, Any] | None:
         if not text.lstrip().startswith("{"):
             path = Path(text).expanduser()
             path = path / "config.json" if path.is_dir() else path
-            if path.suffix != ".json" or not path.is_file() or path.stat().st_size > LARGEST_CONFIG:
+            if (
+                not readable(path)
+                or path.suffix != ".json"
+                or not path.is_file()
+                or path.stat().st_size > LARGEST_CONFIG
+            ):
                 return None
             text = path.read_text(encoding="utf-8")
         found = json.loads(text)

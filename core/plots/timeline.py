@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 
 from core.plots.lanes import add_lanes
 from core.plots.palette import FAINT, GRID, METRICS, run_colour
+from core.plots.shades import add_shades
 from core.plots.text import plain
 from core.plots.units import axis_unit, exact, size
 from core.trace.downsample import keep
@@ -53,6 +54,7 @@ def timeline(traces: Sequence[Trace], metrics: Sequence[str], axis: Axis = "seco
                 if metric in trace.series:
                     _add_line(figure, trace, trace.series[metric], axis, (row, position, len(traces)), unit_bytes)
         _add_capacity(figure, row, traces, inside, unit_bytes)
+        add_shades(figure, row, traces, axis)
         title = unit if len(traces) == 1 else f"{METRIC_NAMES[inside[0]]}, {unit}" if inside else unit
         figure.update_yaxes(title_text=title, rangemode="tozero", gridcolor=GRID, row=row, col=1)
     add_lanes(figure, rows + 1, traces, axis)

@@ -38,6 +38,10 @@ OUTSIDE = ("/torch/", "/transformers/utils/", "/core/worker/", "<string>", "<fro
 
 FRAMES = 3
 
+LEAST_JUMP_NS = 100_000_000
+SLEW = 0.001
+"""A wall clock that is corrected gently runs up to 0.05 % fast or slow (adjtimex); what is beyond was a jump."""
+
 
 class _PlainData(pickle.Unpickler):
     """Loads a pickle of plain data; anything that names a global is refused."""
@@ -120,6 +124,12 @@ def events_table(
 
 def _to_monotonic(wall_ns: np.ndarray[Any, Any], clock: dict[str, list[int]]) -> np.ndarray[Any, Any]:
     (mono_0, wall_0), (mono_1, wall_1) = clock["start"], clock["end"]
+    jump = (wall_1 - wall_0) - (mono_1 - mono_0)
+    if abs(jump) > max(LEAST_JUMP_NS, SLEW * (mono_1 - mono_0)):
+        # the wall clock was set meanwhile; where it moved by most nearly that much, the other reading takes over
+        steps = np.diff(np.concatenate([[wall_0], wall_ns, [wall_1]]))
+        after = np.arange(len(wall_ns)) >= int(np.argmin(np.abs(steps - jump)))
+        return np.where(after, wall_ns - wall_1 + mono_1, wall_ns - wall_0 + mono_0)
     if wall_1 == wall_0:
         return wall_ns - wall_0 + mono_0
     # integers are split before they become floats: a wall clock in ns has more digits than a double

@@ -13,6 +13,9 @@ SCHEMA_VERSION = 1
 RUN_TAG = "VRAMSCOPE_RUN"
 """Environment variable that carries the run id into the worker and whatever it starts, so that a sweep finds them."""
 
+SAMPLER_TAG = "VRAMSCOPE_SAMPLER"
+"""The same for the run's sampler, which a sweep of the run leaves alone."""
+
 
 class RunFolder:
     """Paths of one run's files. Nothing is read or created here.
@@ -32,6 +35,7 @@ class RunFolder:
     events.arrow   the same as a table, written by the supervisor when the run has ended
     label.json     title and note, written by whoever edits them
     recorded.json  card, driver, versions and date of a run that was packed to be kept or sent
+    reserve        room on the disk that is given up for the result when the disk is full
     cancel         present when somebody asked for the run to be cancelled
     """
 
@@ -117,6 +121,10 @@ class RunFolder:
     @property
     def recorded(self) -> Path:
         return self.root / "recorded.json"
+
+    @property
+    def reserve(self) -> Path:
+        return self.root / "reserve"
 
     @property
     def cancel(self) -> Path:

@@ -77,7 +77,13 @@ class TableWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+            return
+        try:
+            self._file.close()  # no end mark: the disk refused something, or the writer was interrupted
+        except OSError:
+            pass  # the same refusal again
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:

@@ -16,10 +16,9 @@ from filelock import FileLock, Timeout
 
 from core.devices.registry import calibrated_cards
 from core.runfolder.jsonio import read_json, write_json
+from core.runs.environment import PROJECT_ROOT, child_environment
 from core.runs.home import DataHome
-from core.runs.start import PROJECT_ROOT
 from core.runs.submit import PreparedRun
-from core.runs.supervisor.processes import overlay_path
 from core.spec.cards import PREFIX, Card, all_cards
 
 CHANGE_NOTHING = (
@@ -104,14 +103,14 @@ def _ensure_process(folder: Path) -> None:
     except Timeout:
         return
     # importing torch takes seconds, in which it has no lock yet
-    if started.exists() and time.time() - started.stat().st_mtime < 15:
+    if started.exists() and 0 <= time.time() - started.stat().st_mtime < 15:
         return
     started.touch()
     with (folder / "forecasting.log").open("ab") as log:
         subprocess.Popen(
             [sys.executable, "-m", "core.simulate.forecasting", str(folder)],
             cwd=PROJECT_ROOT,
-            env=overlay_path(()),
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

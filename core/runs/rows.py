@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from core.runfolder.jsonio import read_json
 from core.runfolder.layout import RunFolder
+from core.runs.home import is_run_id
 from core.runs.status import Peak, State, read_status
 
 
@@ -55,9 +56,11 @@ def columns_of(folder: RunFolder) -> dict[str, Any] | None:
     document, status = read_json(folder.spec), read_status(folder)
     if document is None or status is None or not isinstance(document.get("spec"), dict):
         return None
+    if not is_run_id(str(status.run_id)):
+        return None
     spec, label = document["spec"], read_json(folder.label) or {}
     error = status.error
-    return {
+    columns = {
         "run_id": status.run_id,
         "experiment_id": status.experiment_id,
         "position": int(status.run_id.rpartition("-")[2]),
@@ -81,9 +84,32 @@ def columns_of(folder: RunFolder) -> dict[str, Any] | None:
         "peak_device_used": status.peak.device_used,
         "peak_host_rss": status.peak.host_rss,
         "error_kind": error.kind if error else None,
-        "error_message": error.message.strip().partition("\n")[0][:500] if error else None,
+        "error_message": str(error.message).strip().partition("\n")[0][:500] if error else None,
     }
+    return columns if all(map(_fits, columns.items())) else None
 
+
+def _fits(column: tuple[str, Any]) -> bool:
+    """Whether a value can stand in its column: one folder that was tampered with must not keep the others out."""
+    name, value = column
+    if value is None:
+        return name in MAY_LACK
+    if name in TIMES:
+        return type(value) in (int, float) and 0 <= value < END_OF_TIME
+    if name in COUNTS or name.startswith("peak_"):
+        return type(value) is int and -(2**63) <= value < 2**63
+    return isinstance(value, str)
+
+
+END_OF_TIME = 253_402_300_800
+"""Seconds since the epoch at the end of the year 9999, which is the last that a date can show."""
+
+TIMES = ("submitted_at", "started_at", "ended_at", "seconds")
+COUNTS = ("position", "batch_size", "prompt_tokens", "new_tokens")
+MAY_LACK = frozenset(
+    {*TIMES[1:], *COUNTS[1:], "device_name", "error_kind", "error_message"}
+    | {f"peak_{name}" for name in Peak.__dataclass_fields__}
+)
 
 PEAK_AT = RunRow._fields.index("peak")
 PEAKS = len(Peak.__dataclass_fields__)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.runfolder.jsonio import read_json
+from core.runs.environment import PROJECT_ROOT
 from core.runs.home import DataHome
-from core.runs.start import PROJECT_ROOT
 from core.spec.errors import InvalidSpec
 
 
@@ -26,10 +26,16 @@ BUILT_HERE = {"tf435": Environment("tf435", None, (str(PROJECT_ROOT / ".envs" / 
 
 @dataclass(frozen=True)
 class Settings:
-    """`cpu_slots` runs at a time on the CPU; `environments` is the allow-list that a spec's environment names from."""
+    """`cpu_slots` runs at a time on the CPU; `environments` is the allow-list that a spec's environment names from.
+
+    For a server that others reach: `model_roots` are the folders below which models are taken, `allowed_users` the mail
+    addresses (`*@example.org`) of those who may use it when they have logged in; empty for everyone who can.
+    """
 
     cpu_slots: int = 1
     environments: dict[str, Environment] = field(default_factory=lambda: dict(BUILT_HERE))
+    model_roots: tuple[str, ...] = ()
+    allowed_users: tuple[str, ...] = ()
 
     def environment(self, name: str) -> Environment:
         """Raises InvalidSpec for a name that is not on the list, or whose folders are not there."""
@@ -55,4 +61,9 @@ def read_settings(home: DataHome) -> Settings:
         for name, entry in listed.items()
         if isinstance(entry, dict)
     }
-    return Settings(int(document.get("cpu_slots", 1)), BUILT_HERE | environments)
+    return Settings(
+        int(document.get("cpu_slots", 1)),
+        BUILT_HERE | environments,
+        tuple(map(str, document.get("model_roots") or ())),
+        tuple(map(str, document.get("allowed_users") or ())),
+    )

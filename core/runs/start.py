@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from core.runs.environment import PROJECT_ROOT, supervisor_environment
 from core.runs.home import DataHome
-
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 def supervisor_runs(home: DataHome) -> bool:
@@ -43,6 +41,7 @@ def ensure_supervisor(home: DataHome) -> None:
         subprocess.Popen(
             [sys.executable, "-m", "core.runs.supervisor", str(home.root)],
             cwd=PROJECT_ROOT,
+            env=supervisor_environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -30,7 +30,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run did not finish. kind: oom, exception, signal, exit, timeout, start, lost."""
+    """Why a run did not finish. kind: oom, exception, signal, host_oom, exit, timeout, cancelled, start, lost."""
 
     kind: str
     message: str
@@ -55,6 +55,7 @@ class RunStatus:
     device: dict[str, Any] = field(default_factory=dict)
     sampler_pid: int | None = None
     trace_incomplete: str | None = None
+    contended: str | None = None
 
     @property
     def ended(self) -> bool:

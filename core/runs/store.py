@@ -6,32 +6,92 @@ The index can be deleted at any time; it is rebuilt from the folders the next ti
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import ColumnElement, delete, or_, select
+from sqlalchemy import ColumnElement, Engine, delete, or_, select
+from sqlalchemy import text as sql
 from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import DatabaseError
 
 from core.runfolder.jsonio import read_json, write_json
 from core.runfolder.layout import RunFolder
 from core.runs.gallery import recordings
 from core.runs.home import DataHome, is_run_id
-from core.runs.index import experiments, open_index, runs
+from core.runs.index import (
+    INDEX_VERSION,
+    experiments,
+    index_lock,
+    mark_complete,
+    open_index,
+    runs,
+    set_aside,
+    version_of,
+)
 from core.runs.rows import ExperimentRow, RunRow, columns_of, row_of
 from core.runs.status import ENDED, read_status
 from core.spec.errors import InvalidSpec, NoSuchRun
+
+P = ParamSpec("P")
+R = TypeVar("R")
+DAMAGED = ("malformed", "not a database", "no such table", "no such column", "disk image", "readonly", "unable to open")
+"""What SQLite says of an index that was damaged, deleted or replaced while it was in use."""
+
+
+def mended(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatenate[Store, P], R]:
+    """A method of the store that, where the index turns out to be damaged, has it built again and tries once more."""
+
+    @wraps(method)
+    def again(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except DatabaseError as error:
+            if self.mending or not any(word in str(error.orig) for word in DAMAGED):
+                raise
+            self.mending = True
+            try:
+                self._open(damaged=True)
+                return method(self, *args, **kwargs)
+            finally:
+                self.mending = False
+
+    return again
 
 
 class Store:
     """Lists, labels, deletes and restores runs."""
 
     def __init__(self, home: DataHome) -> None:
+        """Raises DataFolderError for an index of a newer version, which is left as it is."""
         self.home = home
-        self._engine, fresh = open_index(home.index)
-        if fresh:
-            self.reindex()
+        self.mending = False
+        self._engine: Engine
+        self._open()
+
+    def _open(self, damaged: bool = False) -> None:
+        """Open the index, and build it again where it is missing, of another version, or known to be damaged."""
+        if damaged or version_of(self.home.index) != INDEX_VERSION:
+            with index_lock(self.home.index):  # whoever waited here finds it made
+                if damaged and self.home.index.exists() and not self._sound():
+                    set_aside(self.home.index, "broken")
+                self._engine, fresh = open_index(self.home.index)
+                if fresh:
+                    self._fill()
+                    mark_complete(self._engine)
+        else:
+            self._engine, _ = open_index(self.home.index)
+
+    def _sound(self) -> bool:
+        try:
+            with self._engine.connect() as connection:
+                return bool(connection.execute(sql("PRAGMA integrity_check(1)")).scalar_one() == "ok")
+        except DatabaseError:
+            return False
 
     # ---- lists -------------------------------------------------------------------------------------------------
 
+    @mended
     def list_runs(
         self,
         *,
@@ -59,12 +119,14 @@ class Store:
         with self._engine.connect() as connection:
             return [row_of(row) for row in connection.execute(query)]
 
+    @mended
     def queue(self) -> list[RunRow]:
         """Runs that have not ended, in the order in which they were submitted."""
         query = select(runs).where(runs.c.state.not_in(ENDED)).order_by(runs.c.submitted_at, runs.c.position)
         with self._engine.connect() as connection:
             return [row_of(row) for row in connection.execute(query)]
 
+    @mended
     def list_experiments(self, limit: int | None = None) -> list[ExperimentRow]:
         """Newest first, each with its runs; one whose runs were all deleted is left out."""
         owned = select(runs.c.experiment_id, runs.c.run_id).order_by(runs.c.position)
@@ -96,17 +158,18 @@ class Store:
 
     # ---- changes -----------------------------------------------------------------------------------------------
 
+    @mended
     def put_runs(self, run_ids: Sequence[str]) -> None:
         """Copy what these runs' folders say into the index; one whose folder has gone leaves it."""
-        found = {run_id: columns_of(RunFolder(self.home.runs / run_id)) for run_id in run_ids}
-        rows = [row for row in found.values() if row]
         with self._engine.begin() as connection:
-            connection.execute(delete(runs).where(runs.c.run_id.in_([i for i, row in found.items() if row is None])))
+            # first, for it takes the index's lock: what is read after it is newer than what any other has written
+            connection.execute(delete(runs).where(runs.c.run_id.in_(run_ids)))
+            found = (columns_of(RunFolder(self.home.runs / run_id)) for run_id in dict.fromkeys(run_ids))
+            rows = [row for row in found if row]
             if rows:
-                statement = insert(runs)
-                changed = {c.name: statement.excluded[c.name] for c in runs.c if not c.primary_key}
-                connection.execute(statement.on_conflict_do_update(index_elements=["run_id"], set_=changed), rows)
+                connection.execute(insert(runs), rows)
 
+    @mended
     def put_experiment(self, experiment_id: str) -> None:
         """Copy an experiment's document into the index."""
         document = read_json(self.home.experiments / f"{experiment_id}.json") or {}
@@ -123,6 +186,10 @@ class Store:
 
     def reindex(self) -> int:
         """Fill the index from the folders, and queue again what has not ended. Returns the number of runs."""
+        with index_lock(self.home.index):
+            return self._fill()
+
+    def _fill(self) -> int:
         with self._engine.begin() as connection:
             connection.execute(delete(runs))
             connection.execute(delete(experiments))

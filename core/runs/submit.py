@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import shutil
 import time
@@ -10,16 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filelock import FileLock
+from sqlalchemy.exc import SQLAlchemyError
 
 from core.runfolder.jsonio import write_json
 from core.runfolder.layout import RunFolder
 from core.runs.home import DataHome
+from core.runs.room import no_room
 from core.runs.start import ensure_supervisor
 from core.runs.status import RunStatus, write_status
 from core.runs.store import Store
 from core.spec.errors import DataFolderError
 from core.spec.model_source import ModelSource
 from core.spec.run_spec import RunSpec
+
+logger = logging.getLogger(__name__)
 
 ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Without i, l, o, 0 and 1, which people misread when they type a link."""
@@ -46,28 +51,39 @@ class Submitted:
 def submit(home: DataHome, runs: Sequence[PreparedRun], title: str = "", note: str = "") -> Submitted:
     """Queue `runs` as one experiment, in their order, and see to it that a supervisor works on them.
 
-    Raises DataFolderError when the folders cannot be written; then nothing is queued.
+    Raises DataFolderError when the folders cannot be written, or the disk is nearly full; then nothing is queued.
     """
+    reason = no_room(home)
+    if reason:
+        raise DataFolderError(reason)
+    store = Store(home)  # an index that refuses says so before anything is queued
     experiment_id = new_experiment(home, title, note, len(runs))
     run_ids = tuple(f"{experiment_id}-{position}" for position in range(1, len(runs) + 1))
     written: list[RunFolder] = []
     try:
         with FileLock(home.submit_lock):
-            submitted_at = time.time()
+            now_ns = _after_the_last(home)
             for run_id, run in zip(run_ids, runs, strict=True):
-                written.append(_write_folder(home, run_id, experiment_id, run, submitted_at))
-            ticket = f"{time.time_ns():020d}"
-            for position, run_id in enumerate(run_ids):
-                (home.queue / f"{ticket}.{position:04d}.{run_id}").touch()
+                written.append(_write_folder(home, run_id, experiment_id, run, now_ns / 1e9))
+            for position, run_id in enumerate(run_ids, 1):
+                (home.queue / f"{now_ns:020d}.{position:04d}.{run_id}").touch()
             ensure_supervisor(home)
     except OSError as error:
         for folder in written:
             shutil.rmtree(folder.root, ignore_errors=True)
         raise DataFolderError(f"the runs could not be written to {home.root}: {error}") from error
-    store = Store(home)
-    store.put_experiment(experiment_id)
-    store.put_runs(run_ids)
+    try:
+        store.put_experiment(experiment_id)
+        store.put_runs(run_ids)
+    except SQLAlchemyError:  # they are queued all the same
+        logger.exception("the index does not take %s; reindex brings it back", experiment_id)
     return Submitted(experiment_id, run_ids)
+
+
+def _after_the_last(home: DataHome) -> int:
+    """Now, in nanoseconds, or just after the last ticket of the queue where the wall clock was set back since."""
+    last = max((path.name for path in home.queue.iterdir()), default="0").partition(".")[0]
+    return max(time.time_ns(), int(last) + 1_000_000 if last.isdigit() else 0)
 
 
 def new_experiment(home: DataHome, title: str, note: str, count: int) -> str:

@@ -13,6 +13,9 @@ from core.devices.device import Meter, Reading
 from core.runfolder.tables import SAMPLES, TableWriter
 from core.sampler.tree import ProcessTree
 
+DISK_REFUSED = 74
+"""Exit code of a sampler that could not write (EX_IOERR of sysexits.h)."""
+
 FLUSH_NS = 250_000_000
 """Rows reach the file at least this often, so a killed sampler loses a quarter of a second at most."""
 
@@ -78,12 +81,16 @@ def _sum(sizes: list[int | None]) -> int | None:
 
 @dataclass
 class Sampling:
-    """Samples one run. `missing` counts the figures the driver refused, by reason."""
+    """Samples one run. `missing` counts the figures the driver refused, by reason.
+
+    `foreign`: of each process on the card that is not the run's, its bytes when it was first seen and at most.
+    """
 
     meter: Meter
     writer: TableWriter
     holder: Holder | None = None
     missing: Counter[str] = field(default_factory=Counter)
+    foreign: dict[int, tuple[int, int]] = field(default_factory=dict)
     count: int = 0
     longest_gap_ns: int = 0
     _rows: list[Sample] = field(default_factory=list)
@@ -95,6 +102,8 @@ class Sampling:
         reading = without_holder(self.meter.read(), self.holder)
         for what, reason in reading.missing.items():
             self.missing[f"{what}: {reason}"] += 1
+        if tree and any(pid not in tree.pids and pid not in self.foreign for pid in reading.processes or ()):
+            tree.find_children(t_ns)  # a process that is new on the card may be a child of ours
         rss = tree.resident_bytes(t_ns) if tree else 0
         if self.meter.device.kind == "cpu":
             sample = Sample(t_ns, reading.device_used, rss, None, rss)
@@ -103,9 +112,21 @@ class Sampling:
             if process and tree and not tree.alive():
                 # the driver's list still names a process that has ended for 100 ms after its memory has come back
                 process = max(0, min(process, (reading.device_used or 0) - (others or 0)))
+            if others is not None:
+                self._note_foreign(reading, tree.pids if tree else set())
             sample = Sample(t_ns, reading.device_used, process, others, rss)
         self._keep(sample)
         return sample
+
+    def _note_foreign(self, reading: Reading, ours: set[int]) -> None:
+        for pid, size in (reading.processes or {}).items():
+            if pid not in ours and size is not None:
+                first, most = self.foreign.get(pid, (0 if self.count else size, 0))
+                self.foreign[pid] = first, max(most, size)
+
+    def grown(self) -> dict[str, int]:
+        """By how many bytes each process of somebody else grew on the card since the first sample."""
+        return {str(pid): most - first for pid, (first, most) in self.foreign.items() if most > first}
 
     def _keep(self, sample: Sample) -> None:
         if self.count:

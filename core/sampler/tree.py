@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import psutil
 
+from core.devices.process import same_process
+
 CHILDREN_EVERY_NS = 1_000_000_000
 """Looking for children walks every process of the machine (milliseconds), so it is done once a second."""
 
@@ -11,16 +13,11 @@ CHILDREN_EVERY_NS = 1_000_000_000
 class ProcessTree:
     """A worker and its descendants, found again once a second."""
 
-    def __init__(self, pid: int, create_time: float | None = None) -> None:
-        """A reused pid is told by its start time, `create_time` in seconds as psutil gives it."""
-        self._members: list[psutil.Process] = []
+    def __init__(self, pid: int, known: str | None = None) -> None:
+        """`known`: the worker's identity when it was started (core.devices.process), by which a reused pid is told."""
+        root = same_process(pid, known)
+        self._members: list[psutil.Process] = [root] if root else []
         self._looked_ns = 0
-        try:
-            root = psutil.Process(pid)
-            if create_time is None or abs(root.create_time() - create_time) < 1:
-                self._members = [root]
-        except psutil.Error:
-            pass  # already gone
 
     @property
     def pids(self) -> set[int]:
@@ -35,14 +32,18 @@ class ProcessTree:
         except psutil.Error:
             return False
 
+    def find_children(self, now_ns: int) -> None:
+        """Look for descendants now."""
+        self._looked_ns = now_ns
+        try:
+            self._members[1:] = self._members[0].children(recursive=True) if self._members else []
+        except psutil.Error:
+            pass  # the worker is ending; the members known so far are still summed
+
     def resident_bytes(self, now_ns: int) -> int:
         """Sum of the resident sets of the tree at `now_ns`; 0 when no process of it is left."""
-        if now_ns - self._looked_ns > CHILDREN_EVERY_NS and self._members:
-            self._looked_ns = now_ns
-            try:
-                self._members[1:] = self._members[0].children(recursive=True)
-            except psutil.Error:
-                pass  # the worker is ending; the members known so far are still summed
+        if now_ns - self._looked_ns > CHILDREN_EVERY_NS:
+            self.find_children(now_ns)
         total = 0
         for process in self._members:
             try:

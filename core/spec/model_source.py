@@ -13,6 +13,7 @@ from core.spec.config_check import read_config
 from core.spec.errors import InvalidSpec
 from core.spec.hub import fetch_config, saved_files
 from core.spec.presets import is_preset, preset_folder, preset_names
+from core.spec.roots import model_roots, readable
 from core.spec.rules import PICKLED, folder_of
 from core.spec.run_spec import RunSpec
 from core.spec.safetensors import parameter_count
@@ -52,16 +53,34 @@ def resolve(spec: RunSpec) -> ModelSource:
     if hub:
         return _from_hub(spec)
     if "/" in name or "\\" in name or name.startswith((".", "~")):
+        if model_roots() is not None:
+            # the same words whether or not there is something: the answer must not tell
+            raise InvalidSpec(
+                f"model folder {name[:200]!r} is none of those that this server offers ({_listed_roots()}); "
+                "give one of them, a preset or a hub id"
+            )
         raise InvalidSpec(f"model folder {name!r} does not exist; give a folder with config.json, a preset or a hub id")
     near = difflib.get_close_matches(name.lower(), preset_names(), 3, 0.4) or preset_names()[:3]
     raise InvalidSpec(f"there is no preset {name!r}; did you mean {', '.join(near)}? A folder or a hub id will do too")
 
 
+def _listed_roots() -> str:
+    return ", ".join(f"below {root}" for root in model_roots() or ()) or "it offers none"
+
+
+def _inside(path: Path) -> Path:
+    """`path`, unless it is a link that leads out of what may be read. Raises InvalidSpec."""
+    if not readable(path):
+        raise InvalidSpec(f"{path.name} is a link to outside of what this server offers ({_listed_roots()})")
+    return path
+
+
 def _from_folder(spec: RunSpec, folder: Path) -> ModelSource:
+    _inside(folder / "config.json")
     config = read_config(folder / "config.json")
     parameters = None
     if spec.weights == "load":
-        parameters = sum(parameter_count(shard) for shard in _shards(folder))
+        parameters = sum(parameter_count(_inside(shard)) for shard in _shards(folder))
     return ModelSource("folder", spec.model, folder, config, parameters)
 
 
@@ -87,7 +106,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _indexed(folder: Path) -> list[Path]:
-    index = folder / INDEX
+    index = _inside(folder / INDEX)
     try:
         names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.spec.allocator import check_allocator
 from core.spec.errors import InvalidSpec
 from core.spec.presets import is_preset
+from core.spec.roots import readable
 
 if TYPE_CHECKING:
     from core.spec.run_spec import RunSpec
@@ -47,10 +48,10 @@ def _has_weights(model: str) -> bool:
 
 
 def folder_of(model: str) -> Path | None:
-    """The folder that `model` names, if it is one."""
+    """The folder that `model` names, if it is one and may be read here (core.spec.roots)."""
     try:
         folder = Path(model).expanduser()
-        return folder if folder.is_dir() else None
+        return folder if readable(folder) and folder.is_dir() else None
     except (OSError, RuntimeError, ValueError):  # too long a name, no such user for ~, a null byte: not a folder
         return None
 

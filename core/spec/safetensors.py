@@ -17,6 +17,9 @@ from core.spec.errors import InvalidSpec
 LARGEST_HEADER = 100_000_000
 """The limit of the reference implementation, in bytes."""
 
+MOST_AXES = 64
+"""torch's own limit. With the size of each axis bounded as well, no header makes the product of a shape take long."""
+
 DTYPE_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
@@ -37,7 +40,7 @@ def parameter_count(path: Path) -> int:
             bits = DTYPE_BITS[entry["dtype"]]
         except (TypeError, KeyError, ValueError) as error:
             raise _damaged(path, f"tensor {name[:60]!r} has no proper entry") from error
-        if any(type(n) is not int or n < 0 for n in (*shape, start, end)):
+        if len(shape) > MOST_AXES or any(type(n) is not int or not 0 <= n < 2**63 for n in (*shape, start, end)):
             raise _damaged(path, f"tensor {name[:60]!r} has no proper entry")
         if start > end or (end - start) * 8 != prod(shape) * bits:
             raise _damaged(path, f"tensor {name[:60]!r} does not have the size that its shape asks for")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from core.runfolder.intervals import Interval, contended, gaps
 from core.runfolder.jsonio import read_json, read_json_lines
 from core.runfolder.layout import RunFolder
 from core.runfolder.steps import last_rows
@@ -31,7 +32,9 @@ def read_trace(folder: RunFolder) -> Trace:
     phases = tuple(_phase(row) for row in rows)
     simulated = str(spec.get("device", "")).startswith("sim:")
     polled: Source = "simulated" if simulated else "sampled"
-    series = _sampled(read_table(folder.samples, SAMPLES), polled)
+    samples = read_table(folder.samples, SAMPLES)
+    blind = () if simulated else _gaps(samples, spec, phases)
+    series = _sampled(samples, polled, blind)
     series |= pool_series(read_table(folder.events, EVENTS), rows, "simulated" if simulated else "exact")
     label = read_json(folder.label) or {}
     return Trace(
@@ -49,6 +52,9 @@ def read_trace(folder: RunFolder) -> Trace:
         series=series,
         peaks=_peaks(series, asdict(status.peak)),
         incomplete=status.trace_incomplete,
+        contention=status.contended,
+        gaps=blind,
+        contended=_contended(series),
     )
 
 
@@ -72,14 +78,26 @@ def _phase(row: Mapping[str, Any]) -> Phase:
     )
 
 
-def _sampled(samples: pa.Table, source: Source) -> dict[str, Series]:
-    """One series for each column that has a figure at all; a null becomes NaN."""
+def _gaps(samples: pa.Table, spec: Mapping[str, Any], phases: tuple[Phase, ...]) -> tuple[Interval, ...]:
+    worked_until = max((phase.t_end or phase.t_start for phase in phases), default=None)
+    return gaps(samples["t_ns"].to_numpy().astype(np.int64), float(spec.get("record_interval_ms") or 0), worked_until)
+
+
+def _contended(series: Mapping[str, Series]) -> tuple[Interval, ...]:
+    others = series.get("other_processes_used")
+    return tuple(interval for interval, _ in contended(others.t_ns, others.values)) if others else ()
+
+
+def _sampled(samples: pa.Table, source: Source, blind: tuple[Interval, ...]) -> dict[str, Series]:
+    """One series for each column that has a figure at all; a null becomes NaN, and so does a gap."""
     t_ns = samples["t_ns"].to_numpy().astype(np.int64)
+    after = np.searchsorted(t_ns, [start for start, _ in blind], side="right")
+    inside = np.asarray([start + 1 for start, _ in blind], dtype=np.int64)
     found = {}
     for name in samples.column_names[1:]:
         if samples[name].null_count < samples.num_rows:
             values = samples[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
-            found[name] = Series(name, source, t_ns, values)
+            found[name] = Series(name, source, np.insert(t_ns, after, inside), np.insert(values, after, np.nan))
     return found
 
 

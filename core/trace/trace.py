@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from core.runfolder.intervals import Interval
 from core.runfolder.steps import step_at
 
 Source = Literal["exact", "sampled", "derived", "simulated"]
@@ -66,7 +67,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Trace:
-    """A run as it is drawn and exported. `capacity_bytes`: the card's size, or the size it was made to look like."""
+    """A run as it is drawn and exported. `capacity_bytes`: the card's size, or the size it was made to look like.
+
+    gaps: when nothing was sampled. contended: when other processes took more of the card than at the beginning.
+    """
 
     run_id: str
     label: str
@@ -82,6 +86,9 @@ class Trace:
     series: Mapping[str, Series]
     peaks: Mapping[str, Figure]
     incomplete: str | None = None
+    contention: str | None = None
+    gaps: tuple[Interval, ...] = ()
+    contended: tuple[Interval, ...] = ()
 
     @property
     def simulated(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.plots.tables import differences_table, peaks_table, subtitle_of, title_of
-from core.plots.timeline import timeline
+from core.plots.timeline import Axis, timeline
 from core.runs.gallery import recorded_label, recordings
 from core.runs.home import DataHome
 from core.runs.rows import RunRow
@@ -16,6 +16,7 @@ from core.spec.errors import NoSuchRun
 from core.trace.read import read_trace
 from core.trace.trace import METRICS, Trace
 from core.ui.downloads import downloads
+from core.ui.drawn import drawn
 from core.ui.links import compare_query, copy_link, ids_in_query
 from core.ui.text import plain
 
@@ -101,12 +102,15 @@ def headline(traces: Sequence[Trace]) -> None:
         if trace.error:
             st.markdown(f"**{trace.run_id}** {plain(trace.state)}: {plain(trace.error['message'], 300)}")
         if trace.incomplete:
-            st.warning(f"{trace.run_id}: {plain(trace.incomplete)}")
+            st.warning(f"{trace.run_id}: {plain(trace.incomplete, 300)}")
+        if trace.contention:
+            st.warning(f"{trace.run_id} contended: {plain(trace.contention, 300)}")
 
 
 def figures(traces: Sequence[Trace], axis: str, metrics: Sequence[str]) -> None:
     """The timelines."""
-    figure = timeline(traces, metrics, "step" if axis == "step" else "seconds")
+    along: Axis = "step" if axis == "step" else "seconds"
+    figure = drawn(f"timeline {along} {','.join(metrics)}", traces, lambda: timeline(traces, metrics, along))
     image = {"format": "svg", "filename": "-".join(trace.run_id for trace in traces)[:80]}
     st.plotly_chart(
         figure,

@@ -9,15 +9,27 @@ import streamlit as st
 from core.devices.device import Device
 from core.devices.registry import calibrated_cards, list_devices, open_meter
 from core.plots.units import size
+from core.runs.home import DataHome
+from core.runs.quarantine import quarantines
+from core.runs.room import no_room
 from core.runs.rows import RunRow
 from core.spec.cards import all_cards
 from core.spec.errors import NoSuchDevice
+from core.ui.text import plain
 
 
-def device_lines(queue: list[RunRow]) -> None:
+def device_lines(home: DataHome, queue: list[RunRow]) -> None:
     """Each device with index, name, temperature, utilisation, memory in use, and what runs or waits on it."""
     devices = list_devices()
+    closed = quarantines(home)
     rows = [_line(device, queue) for device in devices.found]
+    for device, row in zip(devices.found, rows, strict=True):
+        if device.id in closed:
+            row["now"] = f"{row['now']} · quarantine"
+            st.warning(plain(f"{device.name}: {closed[device.id].text}", 400), icon=":material/block:")
+    reason = no_room(home)
+    if reason:
+        st.warning(plain(reason, 400), icon=":material/hard_drive:")
     st.dataframe(
         rows,
         hide_index=True,

@@ -20,6 +20,7 @@ from core.plots.units import size
 from core.runs.home import DataHome
 from core.spec.run_spec import RunSpec
 from core.trace.trace import Trace
+from core.ui.drawn import drawn
 from core.ui.text import plain
 
 AT = "at"
@@ -35,7 +36,8 @@ def explanation(home: DataHome, traces: Sequence[Trace], axis: str) -> None:
     step = _instant(shown)
     evidence = [read_evidence(home.run(trace.run_id), trace) for trace in shown]
     found = [breakdown(one, _time_of(one, step)) for one in evidence]
-    st.plotly_chart(bars(found), key="breakdown", config={"displaylogo": False}, alt="Breakdown of each run")
+    figure = drawn(f"breakdown {step}", shown, lambda: bars(found))
+    st.plotly_chart(figure, key="breakdown", config={"displaylogo": False}, alt="Breakdown of each run")
     for one in found:
         if one.request:
             st.markdown(
@@ -51,7 +53,7 @@ def explanation(home: DataHome, traces: Sequence[Trace], axis: str) -> None:
     if len(traces) > MOST_BARS:
         st.caption(f"The first {MOST_BARS} of {len(traces)} runs; choose fewer to see the others.")
     if len(found) > 1:
-        _difference(found)
+        _difference(shown, found, step)
     _findings(evidence, found)
 
 
@@ -114,7 +116,7 @@ def _table(found: Sequence[Breakdown]) -> list[dict[str, str]]:
     return [*rows, {"category": "total", **{one.run_id: f"{size(one.total)} ({one.measure})" for one in found}}]
 
 
-def _difference(found: Sequence[Breakdown]) -> None:
+def _difference(traces: Sequence[Trace], found: Sequence[Breakdown], step: float | None) -> None:
     names = [one.run_id for one in found]
     st.subheader("Where they differ", divider="gray")
     a, b = found[0], found[1]
@@ -128,7 +130,8 @@ def _difference(found: Sequence[Breakdown]) -> None:
     )
     for note in result.notes:
         st.caption(plain(note))
-    st.plotly_chart(waterfall(result), key="waterfall", config={"displaylogo": False}, alt="Difference, term by term")
+    figure = drawn(f"waterfall {step} {a.run_id} {b.run_id}", traces, lambda: waterfall(result))
+    st.plotly_chart(figure, key="waterfall", config={"displaylogo": False}, alt="Difference, term by term")
     st.caption("The axis begins where the changes are, not always at 0.")
     with st.expander("As a table"):
         terms = {"category": [BY_KEY[key].label for key in result.terms], "bytes": list(result.terms.values())}

@@ -8,9 +8,9 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+from core.runs.access import PUBLIC_URL, is_loopback
+
 MOST_RUNS = 30
-PUBLIC_URL = "VRAMSCOPE_PUBLIC_URL"
 
 
 def compare_query(run_ids: Sequence[str], **view: str) -> str:
@@ -38,8 +38,8 @@ def copy_link(page: str, query: str) -> None:
     link = f"{address()}/{page}?{query}"
     with st.popover("Copy link", icon=":material/link:"):
         st.code(link, language=None, wrap_lines=True)
-        if (urlsplit(link).hostname or "") in LOOPBACK:
+        if is_loopback(urlsplit(link).hostname or ""):
             st.caption(
-                "Only this machine can open it. To let others in, serve the app behind a proxy and set "
+                "Only this machine can open it. To let others in, see docs/serving.md and set "
                 f"{PUBLIC_URL}; or send the CSV."
             )

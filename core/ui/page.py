@@ -9,6 +9,7 @@ import streamlit as st
 from core.runs.home import DataHome, open_home
 from core.runs.store import Store
 from core.spec.errors import DataFolderError
+from core.ui.access import guard
 
 ICON = str(Path(__file__).with_name("icon.png"))
 
@@ -25,6 +26,7 @@ PAGES = (
 def page(title: str, question: str) -> None:
     """Configure the page and show its title and the one question it answers. Call it first."""
     st.set_page_config(page_title=f"{title} · VRAMscope", page_icon=ICON, layout="wide")
+    guard()
     with st.sidebar:
         for path, label, icon in PAGES:
             st.page_link(path, label=label, icon=icon)
@@ -42,5 +44,12 @@ def data_home() -> DataHome:
 
 
 def data_store(home: DataHome) -> Store:
-    """The runs of the data folder. Opened anew for each script run: another process may have rebuilt the index."""
-    return Store(home)
+    """The runs of the data folder. Opened anew for each script run: another process may have rebuilt the index.
+
+    Where the index refuses, being a newer version's, the page says so and ends.
+    """
+    try:
+        return Store(home)
+    except DataFolderError as error:
+        st.error(str(error))
+        st.stop()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from core.runfolder.jsonio import read_json
 from core.runfolder.layout import RunFolder
-from core.worker.banner import flush_output
+from core.worker.banner import flush_output, forgive_output
 from core.worker.errors import Refused
 from core.worker.phases import PhaseRecorder
 from core.worker.report import Report
@@ -38,12 +38,13 @@ def main(run_dir: str) -> int:
             _beside(report, "the allocator's history", job.save_history)
     if job is not None:
         _beside(report, "the end of the run", job.record_end)
-    report.write()  # a crash while memory is freed does not lose it
+    _beside(report, "the result", report.write)  # a crash while memory is freed does not lose it
     if job is not None:
         _beside(report, "the release", job.release)
         _beside(report, "the allocator's history", job.save_history)
-        report.write()
     recorder.close()
+    report.set(phases_lost=recorder.lost)
+    report.write()
     return 0
 
 
@@ -66,6 +67,7 @@ def _beside(report: Report, what: str, action: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
+    forgive_output()
     code = main(sys.argv[1])
     flush_output()
     # Not sys.exit: libraries' own teardown can hang or abort on a device that has failed, with the result written.

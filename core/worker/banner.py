@@ -7,6 +7,7 @@ into a buffer of the C library's, so that is flushed first.
 from __future__ import annotations
 
 import ctypes
+import io
 import re
 import sys
 from pathlib import Path
@@ -26,6 +27,24 @@ _TOKENS = re.compile(r"Setting maximum total tokens \(input \+ output\) to (\d+)
 _FREE_BYTES = re.compile(r"^Free:\t(\d+)", re.MULTILINE)
 _REQUESTED_BYTES = re.compile(r"^Requested:\t(\d+)", re.MULTILINE)
 _TOO_FEW = re.compile(r"Allocatable workspace available \((\d+) tokens\)")
+
+
+class _Forgiving(io.FileIO):
+    """Takes what it is given, whether or not the disk does."""
+
+    def write(self, data: Any) -> int:
+        try:
+            super().write(data)
+        except OSError:
+            pass  # the disk is full: a print must not end the job
+        return len(data)
+
+
+def forgive_output() -> None:
+    """Let prints to a full disk be lost instead of raising."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        raw = io.BufferedWriter(_Forgiving(number, "w", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", errors="replace", write_through=True))
 
 
 def flush_output() -> None:

@@ -62,6 +62,11 @@ class PhaseRecorder:
         """The phase that was opened last, as it is shown: `load`, `decode 12`."""
         return self._last
 
+    @property
+    def lost(self) -> int:
+        """Rows that the disk refused."""
+        return self._lines.lost
+
     @contextmanager
     def phase(self, name: str, steps: int = 0) -> Iterator[None]:
         """A phase of `steps` forward passes; it is closed whatever happens inside."""

@@ -51,7 +51,7 @@ class Report:
 
     def write(self) -> None:
         self.fields["clock"]["end"] = clock_pair()
-        write_json(self._folder.result, self.fields)
+        write_json(self._folder.result, self.fields, self._folder.reserve)
 
 
 def installed_version(package: str) -> str | None:

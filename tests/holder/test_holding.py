@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from core.devices.device import Reading
+from core.devices.process import identity
 from core.holder.__main__ import main, wait_for_the_end
 from core.holder.driver import Driver, DriverError
 from core.holder.holding import GRANULE, MIB, hold
@@ -103,7 +103,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 def test_it_ends_with_the_worker_and_with_whoever_started_it(tmp_path: Path) -> None:
     folder, worker = RunFolder(tmp_path), sleeper()
-    write_json(folder.worker, {"pid": worker.pid, "create_time": psutil.Process(worker.pid).create_time()})
+    write_json(folder.worker, {"pid": worker.pid, "identity": identity(worker.pid)})
     worker.kill()
     wait_for_the_end(folder, os.getppid())
     folder.worker.unlink()
@@ -120,18 +120,18 @@ def test_ready_waits_for_the_file_and_not_for_ever(tmp_path: Path) -> None:
     holder.wait()
     with pytest.raises(JobFailed, match="left with code -9"):
         holder_ready(folder, holder, time.monotonic_ns())
-    write_json(folder.holder, {"pid": 1, "create_time": 0.0, "problem": None})
+    write_json(folder.holder, {"pid": 1, "identity": "", "problem": None})
     assert holder_ready(folder, holder, 0)
 
 
 def test_the_holder_of_a_former_supervisor_is_ended_and_nobody_else(tmp_path: Path) -> None:
     folder, holder = RunFolder(tmp_path), sleeper()
     assert end_holder(folder, None), "there is none"
-    created = psutil.Process(holder.pid).create_time()
-    write_json(folder.holder, {"pid": holder.pid, "create_time": created - 100})
+    created = identity(holder.pid)
+    write_json(folder.holder, {"pid": holder.pid, "identity": f"{created}0"})
     assert end_holder(folder, None), "another process has its pid by now"
     assert holder.poll() is None
-    write_json(folder.holder, {"pid": holder.pid, "create_time": created})
+    write_json(folder.holder, {"pid": holder.pid, "identity": created})
     end_holder(folder, None)
     assert holder.wait(10) == -9
     assert end_holder(folder, None)

@@ -28,17 +28,22 @@ Acts = Callable[..., Submitted]
 def home(tmp_path: Path) -> Iterator[DataHome]:
     """A data folder with the environment `fake`; whatever still runs in it is ended afterwards."""
     home = open_home(tmp_path / "home")
-    interpreter = tmp_path / "fake_python"
-    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
-    interpreter.chmod(0o755)
-    settings = {"cpu_slots": 2, "environments": {"fake": {"interpreter": str(interpreter)}}}
-    home.settings.write_text(json.dumps(settings))
+    scripted(home, tmp_path)
     yield home
     for process in supervisors(home):
         process.kill()
     for path in home.runs.glob("*/starts"):
         for pid in path.read_text().split():
             _kill_group(int(pid))
+
+
+def scripted(home: DataHome, place: Path) -> None:
+    """Give a data folder the environment `fake`, whose interpreter is the scripted worker, and two slots for it."""
+    interpreter = place / "fake_python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_WORKER} "$@"\n')
+    interpreter.chmod(0o755)
+    settings = {"cpu_slots": 2, "environments": {"fake": {"interpreter": str(interpreter)}}}
+    home.settings.write_text(json.dumps(settings))
 
 
 def _kill_group(pid: int) -> None:
@@ -73,7 +78,7 @@ def act(home: DataHome) -> Acts:
     return queue
 
 
-def wait_for(home: DataHome, run_id: str, until: Callable[[RunStatus], bool], seconds: float = 30) -> RunStatus:
+def wait_for(home: DataHome, run_id: str, until: Callable[[RunStatus], bool], seconds: float = 60) -> RunStatus:
     """The status of a run once `until` holds; fails the test when it does not in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -85,7 +90,7 @@ def wait_for(home: DataHome, run_id: str, until: Callable[[RunStatus], bool], se
     raise AssertionError(f"{run_id} is {status and status.state}, supervisor said:\n{log[-3000:]}")
 
 
-def eventually(holds: Callable[[], bool], what: str, seconds: float = 10) -> None:
+def eventually(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Wait until `holds`; fails the test with `what` when it does not in time."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -93,7 +98,33 @@ def eventually(holds: Callable[[], bool], what: str, seconds: float = 10) -> Non
         time.sleep(0.02)
 
 
-def wait_ended(home: DataHome, run_id: str, seconds: float = 30) -> RunStatus:
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie that nobody has reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def starts(home: DataHome, run_id: str) -> list[int]:
+    """The pids of the workers that were started for a run; more than one would be a run that ran twice."""
+    path = home.runs / run_id / "starts"
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
+
+def kill_supervisors(home: DataHome) -> int:
+    """SIGKILL, and wait: until a process is dead it holds its lock. How many there were."""
+    found = supervisors(home)
+    for process in found:
+        try:
+            process.kill()
+            process.wait(30)
+        except psutil.NoSuchProcess:
+            pass  # ended by itself meanwhile
+    return len(found)
+
+
+def wait_ended(home: DataHome, run_id: str, seconds: float = 60) -> RunStatus:
     return wait_for(home, run_id, lambda status: status.ended, seconds)
 
 

@@ -6,14 +6,12 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from core.devices.device import Reading
 from core.devices.nvml import Nvml
+from core.devices.process import identity
 from core.devices.registry import list_devices, open_meter
 from core.runfolder.tables import SAMPLES, TableWriter, read_table
 from core.sampler.pacing import ticks
@@ -64,7 +62,7 @@ def test_owner_split_is_unknown_without_a_list_or_with_foreign_pids() -> None:
 
 def test_samples_of_a_real_process_end_after_it(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "x = bytearray(40_000_000); import time; time.sleep(0.6)"])
-    tree = ProcessTree(child.pid, psutil.Process(child.pid).create_time())
+    tree = ProcessTree(child.pid, identity(child.pid))
 
     def reaping() -> Iterator[int]:
         for t in ticks(5 * MS):
@@ -98,5 +96,5 @@ def test_gpu_samples_wait_for_the_memory_to_come_back(tmp_path: Path) -> None:
 
 
 def test_a_reused_pid_is_not_taken_for_the_worker() -> None:
-    assert not ProcessTree(os.getpid(), create_time=time.time() - 10**6).alive()
+    assert not ProcessTree(os.getpid(), identity(os.getppid())).alive()
     assert ProcessTree(os.getpid()).alive()

@@ -9,6 +9,7 @@ import time
 from filelock import FileLock, Timeout
 
 from core.runs.home import open_home
+from core.runs.supervisor.logs import bound
 from core.runs.supervisor.loop import Supervisor
 
 TICK_S = 0.05
@@ -17,6 +18,7 @@ TICK_S = 0.05
 def main(root: str) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     home = open_home(root)
+    bound(home.supervisor_log)
     try:
         with FileLock(home.supervisor_lock, timeout=0):
             supervisor = Supervisor(home)

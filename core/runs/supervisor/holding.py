@@ -7,9 +7,9 @@ import time
 
 import psutil
 
+from core.devices.process import same_process
 from core.runfolder.jsonio import read_json
 from core.runfolder.layout import RunFolder
-from core.runs.supervisor.processes import same_process
 from core.spec.errors import JobFailed
 
 PATIENCE_NS = 60_000_000_000
@@ -39,7 +39,7 @@ def end_holder(folder: RunFolder, holder: subprocess.Popen[bytes] | None) -> boo
             holder.kill()
         return holder.poll() is not None
     said = read_json(folder.holder)
-    process = same_process(int(said["pid"]), float(said["create_time"])) if said else None
+    process = same_process(int(said["pid"]), said.get("identity", "")) if said else None
     if process is None:
         return True
     try:

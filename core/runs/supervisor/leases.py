@@ -18,12 +18,15 @@ class Leases:
     def _place(device_id: str) -> str:
         return "sim" if device_id.startswith("sim:") else device_id
 
+    def has_room(self, device_id: str) -> bool:
+        place = self._place(device_id)
+        return self._taken[place] < self._slots.get(place, 1)
+
     def take(self, device_id: str) -> bool:
         """Whether there was a free slot; it is taken then."""
-        place = self._place(device_id)
-        if self._taken[place] >= self._slots.get(place, 1):
+        if not self.has_room(device_id):
             return False
-        self._taken[place] += 1
+        self._taken[self._place(device_id)] += 1
         return True
 
     def hold(self, device_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Starting the two processes of a run, and ending every process of it."""
+"""Starting the processes of a run, and ending every one of them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,20 @@ from typing import Any
 
 import psutil
 
-from core.runfolder.layout import RUN_TAG, RunFolder
-from core.runs.start import PROJECT_ROOT
-from core.spec.cards import CARDS_VARIABLE, PREFIX
+from core.devices.process import same_process
+from core.runfolder.layout import RUN_TAG, SAMPLER_TAG, RunFolder
+from core.runs.environment import PROJECT_ROOT, child_environment, hub_tokens, own_environment
+from core.spec.cards import PREFIX
+from core.spec.rules import folder_of
 
-PASSED_ON = (
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "CUDA_HOME",
-    "CUDA_PATH", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "XDG_CACHE_HOME", "TORCH_CUDA_ARCH_LIST",
-    "TORCH_EXTENSIONS_DIR", "MAX_JOBS", "CC", "CXX", "OMP_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-)  # fmt: skip
-"""What a worker inherits: enough to find programs, caches and compilers, and no secret but the hub's token."""
-
-
-def overlay_path(overlays: tuple[str, ...]) -> dict[str, str]:
-    """The environment in which a Python finds the project, and the overlays before its own packages."""
-    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return passed_on | {"PYTHONPATH": os.pathsep.join((*overlays, str(PROJECT_ROOT))), "PYTHONSAFEPATH": "1"}
+NICE = 10
+"""Of workers that compute on the processor: the pages and the samplers come first."""
 
 
 def worker_environment(spec: Mapping[str, Any], run_id: str, overlays: tuple[str, ...] = ()) -> dict[str, str]:
     """The environment of a run's worker: one visible card, its tag, its allocator settings."""
     device = str(spec["device"])
-    environment = overlay_path(overlays) | {
+    environment = child_environment(*overlays) | {
         RUN_TAG: run_id,
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -42,8 +33,8 @@ def worker_environment(spec: Mapping[str, Any], run_id: str, overlays: tuple[str
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    if CARDS_VARIABLE in os.environ:
-        environment[CARDS_VARIABLE] = os.environ[CARDS_VARIABLE]
+    if spec.get("weights") == "load" and folder_of(str(spec["model"])) is None:
+        environment |= hub_tokens()  # the only runs that ask the hub for anything
     if spec.get("allocator") and not device.startswith(PREFIX):  # a simulation has a model of it
         # the name that torch 2.9 and later prefer, and the one that all read
         environment |= {"PYTORCH_ALLOC_CONF": spec["allocator"], "PYTORCH_CUDA_ALLOC_CONF": spec["allocator"]}
@@ -55,7 +46,7 @@ def start_worker(
 ) -> subprocess.Popen[bytes]:
     """Popen, not multiprocessing: that would execute the caller's script again. In a session of its own."""
     with folder.stdout.open("ab") as out, folder.stderr.open("ab") as err:
-        return subprocess.Popen(
+        worker = subprocess.Popen(
             [interpreter, "-m", module, str(folder.root)],
             cwd=folder.root,
             env=environment,
@@ -64,30 +55,34 @@ def start_worker(
             stderr=err,
             start_new_session=True,
         )
+    if not environment["CUDA_VISIBLE_DEVICES"]:
+        try:
+            os.setpriority(os.PRIO_PROCESS, worker.pid, NICE)
+        except OSError:
+            pass  # it has ended already
+    return worker
 
 
 def start_sampler(folder: RunFolder, device_id: str, interval_ms: float) -> subprocess.Popen[bytes]:
     """The sampler of a run, outside the worker's session: it outlives the worker by a moment."""
-    with folder.sampler_log.open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "core.sampler", str(folder.root), device_id, str(interval_ms)],
-            cwd=PROJECT_ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    command = [sys.executable, "-m", "core.sampler", str(folder.root), device_id, str(interval_ms)]
+    return _beside_the_worker(folder, command, own_environment() | {SAMPLER_TAG: folder.run_id})
 
 
 def start_holder(folder: RunFolder, device_id: str, capacity_mib: int) -> subprocess.Popen[bytes]:
     """The process that makes the run's card look smaller. It ends with the worker; see core.holder."""
-    environment = overlay_path(()) | {
+    environment = child_environment() | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": device_id.removeprefix("cuda:"),
     }
+    command = [sys.executable, "-m", "core.holder", str(folder.root), device_id, str(capacity_mib)]
+    return _beside_the_worker(folder, command, environment)
+
+
+def _beside_the_worker(folder: RunFolder, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     with folder.sampler_log.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "core.holder", str(folder.root), device_id, str(capacity_mib)],
+            command,
             cwd=PROJECT_ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -97,28 +92,15 @@ def start_holder(folder: RunFolder, device_id: str, capacity_mib: int) -> subpro
         )
 
 
-def same_process(pid: int | None, create_time: float | None) -> psutil.Process | None:
-    """The live process with this pid, unless the pid was given to another one since. A zombie is not alive."""
-    if not pid:
-        return None
-    try:
-        process = psutil.Process(pid)
-        if create_time is not None and abs(process.create_time() - create_time) > 1:
-            return None
-        return None if process.status() == psutil.STATUS_ZOMBIE else process
-    except psutil.Error:
-        return None
-
-
-def tagged(run_id: str) -> Iterator[psutil.Process]:
+def tagged(run_id: str, tag: str = RUN_TAG) -> Iterator[psutil.Process]:
     """Every live process that carries the run's tag in its environment, whoever its parent is now."""
-    needle = f"{RUN_TAG}={run_id}\0".encode()
+    needle = f"\0{tag}={run_id}\0".encode()
     for pid in psutil.pids():
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue  # ended meanwhile, or another user's
-        if needle in environ + b"\0":
+        if needle in b"\0" + environ + b"\0":
             process = same_process(pid, None)
             if process:
                 yield process
@@ -136,8 +118,16 @@ def end_tree(pid: int | None, run_id: str, hard: bool) -> None:
         except (ProcessLookupError, PermissionError):
             pass  # gone already
     if hard:
-        for process in tagged(run_id):
-            try:
-                process.kill()
-            except psutil.Error:
-                pass  # gone between the look and the signal
+        sweep(run_id)
+
+
+def sweep(run_id: str, tag: str = RUN_TAG) -> list[int]:
+    """Kill everything that carries the tag; the pids of those that were there, and may be for a moment yet."""
+    found = []
+    for process in tagged(run_id, tag):
+        found.append(process.pid)
+        try:
+            process.kill()
+        except psutil.Error:
+            pass  # gone between the look and the signal
+    return found
