@@ -17,8 +17,7 @@ from typing import Any
 from core.devices.device import Device, Meter
 from core.devices.registry import open_meter
 from core.runfolder.jsonio import write_json
-from core.runs.start import PROJECT_ROOT
-from core.runs.supervisor.processes import overlay_path
+from core.runs.environment import PROJECT_ROOT, child_environment
 from core.spec.cards import MIB, all_cards
 from core.spec.errors import JobFailed, NoSuchDevice
 
@@ -89,7 +88,7 @@ def _beside(device: Device, meter: Meter, command: Sequence[str]) -> Step:
 @contextmanager
 def _probe(device: Device, command: Sequence[str]) -> Iterator[Iterator[dict[str, Any]]]:
     """The probe's lines; it goes on to its next step when the next line is asked for, and ends with the block."""
-    environment = overlay_path(()) | {
+    environment = child_environment() | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": device.uuid or "",
     }
