@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup app test lint types unit env-tf435 fuzz
+.PHONY: help setup app test lint types unit env-tf435 fuzz screenshots
 
 help:  ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,3 +44,6 @@ unit: setup env-tf435  ## the tests
 
 fuzz: setup  ## 100,000 generated texts for core.oom's parser; takes some minutes
 	VRAMSCOPE_FUZZ=100000 $(BIN)/python -m pytest -p no:xdist -o addopts= -s tests/oom/test_hostile.py -k generated
+
+screenshots: setup  ## the pictures of README and docs, from the app as it is now (needs Chromium)
+	$(BIN)/python -m bench.screenshots
