@@ -78,7 +78,8 @@ def _tags(tag: str, case: Case, message: str) -> list[str]:
         "deepspeed_workspace": lambda: _deepspeed(case),
         "logits_all_positions_fp32": lambda: [*_last_position(case), *BY_CAUSE[tag]],
         "unknown": lambda: [*(["more_host_memory"] if case.error.backend == "cpu" else []), *BY_CAUSE[tag]],
-        "weights": lambda: _too_large(case),
+        "weights": lambda: _too_large(case, tag),
+        "weights_exceed_card": lambda: _too_large(case, tag),
         "kv_cache_preallocated": lambda: _preallocated(case),
         "fragmentation": lambda: _fragmentation(case, message),
         "weights_in_float32": lambda: _narrower(facts),
@@ -140,12 +141,12 @@ def _last_position(case: Case) -> list[str]:
     return [newer, "last_position_logits_only"]
 
 
-def _too_large(case: Case) -> list[str]:
+def _too_large(case: Case, tag: str) -> list[str]:
     if case.error.backend == "cpu":
         return ["more_host_memory", "quantize"]
     if case.error.kind.startswith("ggml"):
         return ["fewer_layers_on_device", "quantize"]
-    return list(BY_CAUSE["weights"])
+    return list(BY_CAUSE[tag])
 
 
 def _preallocated(case: Case) -> list[str]:

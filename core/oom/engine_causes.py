@@ -15,8 +15,20 @@ def engine_causes(case: Case) -> Iterator[Cause]:
         yield from WORDS[kind](case)
     elif kind.startswith("ggml") and site:
         yield from _ggml(case, site.kind)
+    elif site and site.kind == "warmup":
+        yield from _warmup(case)
     elif site and site.kind == "kv_cache" and case.facts.engine in ("vllm", "sglang", "tgi"):
         yield Cause("kv_cache_preallocated", 62, "The engine was setting its cache of keys and values aside.")
+
+
+def _warmup(case: Case) -> Iterator[Cause]:
+    """transformers asks for all the weights at once before it loads them, to have them in one piece."""
+    asked, total = case.error.requested_bytes, case.error.total_bytes
+    told = f"The {size(asked)} are all the weights, asked for at once before they are loaded"
+    if asked and total and asked > 0.95 * total:
+        yield Cause("weights_exceed_card", 80, f"{told}; the card has {size(total)}.")
+    elif asked:
+        yield Cause("weights", 64, f"{told}.")
 
 
 def _ggml(case: Case, made: str) -> Iterator[Cause]:

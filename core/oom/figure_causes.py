@@ -18,6 +18,7 @@ def figure_causes(case: Case) -> Iterator[Cause]:
     if "requested_bytes" in error.not_values or (asked or 0) >= ABSURD or (asked and total and asked > 1000 * total):
         pattern = repeated_bytes(asked, error.step_bytes) if asked else None
         read = f" It is 0x{pattern:016x}: the same byte eight times, so flags were read as a number." if pattern else ""
+        read = " It is just below 2^64: a negative number." if pattern == 2**64 - 1 else read
         yield Cause("size_computed_wrong", 95, f"No tensor has this size: it was computed wrong.{read}")
     held = max(error.allocated_bytes or 0, error.process_bytes or 0, error.reserved_bytes or 0)
     if total and held > 1.005 * total:

@@ -191,6 +191,12 @@ ENGINE_FORMATS: tuple[Format, ...] = (
         anchor="oomwhenallocatingtensor",
     ),
     looked_for(
+        "tensorflow_arena",
+        "tensorflow",
+        rf"ranoutofmemorytryingtoallocate{size_group('requested')}(?:\(roundedto\d{{1,20}}\))?",
+        anchor="ranoutofmemorytrying",
+    ),
+    looked_for(
         "onnxruntime",
         "onnxruntime",
         rf"failedtoallocatememoryforrequestedbufferofsize(?P<requested>{INT})",

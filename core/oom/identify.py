@@ -28,10 +28,15 @@ FUSING = ("vllm", "deepspeed", "tgi", "tensorrt", "sglang", "gaudi")
 NO_TENSORS = ("deepspeed", "nccl", "cublas", "cudnn")
 """Backends whose requests are their own: a workspace, a communicator's buffers, a handle."""
 
+TELLING = {"weights", "kv", "scores", "mask", "logits_all"}
+"""Kinds of line that make nothing but such a tensor."""
+
 CHANCE = 0.03
 """A window this wide, as a part of the request, holds some size of a model by chance: 2 MiB of less than 64 MiB."""
 
 UNLIKELY_SEQUENCES = 256
+LARGE = 2**30
+"""A single request this large is nearly always logits or scores, if it is not weights."""
 
 COMPUTED, NAMED_WEIGHT, FINGERPRINT, SOLVED, SOLVED_TWICE, LOOSE = 100.0, 92.0, 58.0, 62.0, 36.0, 48.0
 
@@ -41,12 +46,16 @@ def identify(error: OomError, dims: Dims, facts: Facts, site: Site | None) -> li
     window = window_of(error)
     if window is None or error.backend in NO_TENSORS:
         return []
-    if site and site.kind in ("weights_all", "compute"):  # one buffer for many tensors
+    if site and site.kind in ("weights_all", "warmup", "compute"):  # one buffer for many tensors
         whole = Tensor(
             "weights", "all the weights", "parameters*2", (dims.parameters or 0,), "fp16", score=NAMED_WEIGHT
         )
-        return [whole] if site.kind == "weights_all" and window.holds(whole.bytes) else []
-    found = [replace(tensor, score=_score(tensor, facts, site, window)) for tensor in _candidates(dims, facts, window)]
+        return [whole] if site.kind != "compute" and window.holds(whole.bytes) else []
+    found = [
+        replace(tensor, score=_score(tensor, facts, site, window))
+        for tensor in _candidates(dims, facts, window)
+        if not (site and site.kind == "kv_cache" and tensor.kind != "kv")
+    ]
     unique: dict[tuple[str, tuple[int, ...], str], Tensor] = {}
     for tensor in sorted(found, key=lambda tensor: -tensor.score):
         unique.setdefault((tensor.kind, tensor.shape, tensor.dtype), tensor)
@@ -88,15 +97,15 @@ def _score(tensor: Tensor, facts: Facts, site: Site | None, window: Window) -> f
     if window.coarse:
         return score - 60
     if window.share > CHANCE:
-        score -= 6
+        score -= 6 if tensor.kind == "weights" or tensor.solved else 12
     if tensor.kind in ("scores", "mask"):
         score += {"eager": 8.0, "sdpa": 4.0, "flash_attention_2": -60.0}.get(facts.attn_implementation or "", 0.0)
     if tensor.kind == "activation":
         score -= 6  # below what makes a tie: keys of a layer and hidden states can have the same bytes
     if site and site.kind in ("logits", tensor.kind):
         score += 30 if tensor.kind.startswith(site.kind) else 0
-    elif site and site.kind == "weights" and tensor.kind != "weights":
-        score -= 25
+    elif site and site.kind in TELLING and tensor.kind != site.kind:
+        score -= 45 if tensor.solved else 25
     if window.holds(tensor.bytes) and tensor.bytes == window.high:
         score += 3
     return score
@@ -106,13 +115,16 @@ def _base(tensor: Tensor, facts: Facts, window: Window) -> float:
     if tensor.kind == "weights":
         base = FINGERPRINT if ", as in " in tensor.name else NAMED_WEIGHT
         if " in one" in tensor.name:
-            base -= 0 if any(word in (facts.engine or "") for word in FUSING) else 9
+            fuses = any(word in (facts.engine or "") for word in FUSING)
+            base -= 9 if not fuses else -1 if " parts)" in tensor.name else 0
         given = facts.dtype in ("bf16", "fp16", "fp32")
         return base - (6 if given and tensor.dtype != facts.dtype else 0)
+    large = window.asked >= LARGE
     if len(tensor.solved) > 1 and "vocab" not in tensor.solved:
         # any size is some square: it takes a reason to think of scores or a mask at all
         named = tensor.kind == "logits_all" or (facts.attn_implementation is not None and tensor.kind == "scores")
-        return SOLVED_TWICE + (22 if named else -24) + (6 if window.exact else 0) - (2 if tensor.dtype != "fp32" else 0)
+        reason = -24 if not named else 22 if large else 8
+        return SOLVED_TWICE + reason + (6 if window.exact else 0) - (2 if tensor.dtype != "fp32" else 0)
     return _known(tensor, facts, window) - (4 if _unlikely(tensor, facts) else 0)
 
 
@@ -121,15 +133,18 @@ def _known(tensor: Tensor, facts: Facts, window: Window) -> float:
     if not tensor.solved:
         return COMPUTED
     if tensor.loose:
-        return LOOSE
+        return LOOSE if tensor.kind == "kv" or window.asked >= LARGE else LOOSE - 5
     if "vocab" in tensor.solved:  # a public vocabulary that divides the request to near the prompt
         return SOLVED + 4
     base = SOLVED + (8 if window.exact else 0)
-    if tensor.kind == "logits_last" and tensor.shape[0] > UNLIKELY_SEQUENCES:
+    if tensor.kind == "logits_last":
+        base -= 18
+    elif "batch" in tensor.solved and tensor.shape[0] > UNLIKELY_SEQUENCES:
         base -= 14
     elif tensor.kind == "logits_all" and facts.prompt_tokens and not window.exact:  # a few tokens more than were named
         others = (window.high - window.low) * tensor.shape[1] // tensor.bytes
-        base += 8 if others < 1 else 2 if others < 4 else -6
+        near = tensor.shape[1] <= 1.1 * facts.prompt_tokens + 8
+        base += (8 if others < 1 else 2 if others < 4 else -6) if near else -6
     return base
 
 

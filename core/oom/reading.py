@@ -38,13 +38,14 @@ _IS = r"(?: of| is)?[\"']?[= :]{1,12}"
 _FLAGS = {
     "batch_size": (("batch",), rf"batch[_ -]?size{_IS}(\d{{1,7}})\b"),
     "prompt_tokens": (
-        ("prompt", "input"),
-        rf"(?:(?:prompt|input)[_ -](?:tokens|length|len)|max_prompt_length){_IS}(\d{{1,8}})\b",
+        ("prompt", "input", "seq", "cutoff"),
+        rf"(?:(?<!max_)(?:prompt|input)[_ -](?:tokens|length|len)|max_prompt_length|cutoff_len|max_seq_length"
+        rf"|seq(?:uence)?_len(?:gth)?){_IS}(\d{{1,8}})\b",
     ),
     "new_tokens": (("new", "output"), rf"(?:new[_ -]tokens|output[_ -]len){_IS}(\d{{1,8}})\b"),
     "max_seq_len": (
         ("max", "ctx"),
-        rf"(?:max_seq_len|max-model-len|max_model_len|n_ctx|num_ctx|ctx[_-]size){_IS}(\d{{1,8}})\b",
+        rf"(?:max_seq_len|max-model-len|max_model_len|n_ctx(?:_per_seq)?|num_ctx|ctx[_-]size){_IS}(\d{{1,8}})\b",
     ),
     "tp_size": (
         ("paral", "tp", "shard"),
@@ -74,6 +75,7 @@ _VERSION = re.compile(
     r"(?<![\w.])(pytorch|torch|transformers|deepspeed)(?:`|__)?(?:[ ._-]{0,2}(?:info: )?(?:__)?version(?:__)?)?`?"
     r"(?: \(gpu\?\))?(?:[ \t]{0,60}(?:==|[:=|@(-])[ \t]{0,60}|[ \t]{1,60})[\"'`v]{0,2}(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)"
 )
+_QUANTISED = re.compile(r"(?<![a-z0-9])(?:gptq|awq|nf4|bnb-4bit|i?q[2-8]_[0-9k](?:_[a-z0-9]{1,2})?)(?![a-z0-9])")
 _SEGMENTS = re.compile(r"expandable_segments:true(?!toavoid)")
 _WINDOWS = re.compile(r"[A-Za-z]:\\(?:Users|Program|AI|\w{1,30}\\)|site-packages\\")
 _COMPILED = {name: (words, re.compile(pattern)) for name, (words, pattern) in _FLAGS.items()}
@@ -101,6 +103,8 @@ def read_facts(pasted: Pasted, first: int, last: int) -> Facts:
         given["dtype"] = "int4"
     elif "load_in_8bit=true" in close:
         given["dtype"] = "int8"
+    elif "dtype" not in given:
+        given["dtype"] = next((match[0] for match in _QUANTISED.finditer(lower)), None)
     if _SEGMENTS.search(close):
         given["allocator"] = "expandable_segments:True"
     if re.search(r"\bmig\b.{0,40}?\dg\.\d{1,3}gb", lower):

@@ -23,6 +23,19 @@ def weight_tensors(dims: Dims, facts: Facts, window: Window) -> Iterator[Tensor]
                 tensor = Tensor("weights", _named(name, ranks), _formula(dims, shape, ranks, dtype), part, dtype)
                 if window.holds(tensor.bytes):
                     yield tensor
+    if dims.parameters and dims.layers:  # ZeRO and FSDP keep them in one flat piece
+        for ranks in dict.fromkeys((1, facts.tp_size or 1)):
+            for dtype in _dtypes(facts):
+                name = _named("all the weights in one piece", ranks)
+                piece = Tensor(
+                    "weights",
+                    name,
+                    f"parameters{f'/{ranks}' if ranks > 1 else ''}*{WIDTH[dtype]}",
+                    (dims.parameters // ranks,),
+                    dtype,
+                )
+                if window.holds(piece.bytes):
+                    yield piece
 
 
 def _matrices(dims: Dims) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -82,7 +95,7 @@ def _public() -> dict[int, list[Tensor]]:
     for model in known_configs():
         dims = dims_of(model, None)
         for tensor in weight_tensors(dims, Facts(), everything) if model != "tiny-llama" else ():
-            if " in one" not in tensor.name:
+            if " in one" not in tensor.name and len(tensor.shape) > 1:
                 key = (tuple(sorted(tensor.shape)), tensor.dtype)
                 owners.setdefault(key, {})[model] = None
                 first.setdefault(key, tensor)
