@@ -90,3 +90,5 @@ def print_reports(reports: list[dict[str, Any]], labels: dict[str, str]) -> None
     for report in reports:
         if report["error"]:
             print(f"{report['id']}: {report['error']['message'].strip().splitlines()[0]}")
+            if report["error"]["reason"]:
+                print(f"{report['id']}: {report['error']['reason']}")

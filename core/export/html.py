@@ -36,7 +36,7 @@ def html_report(evidence: Sequence[Evidence], link: str = "") -> str:
     metrics = on_card if any(str(t.spec.get("device")) != "cpu" for t in traces) and on_card else ["host_rss"]
     body = [f"<h1>{escape(title_of(traces))}</h1>", f"<p class=note>{escape(subtitle_of(traces))}</p>"]
     body += [
-        f"<p><b>{escape(t.run_id)}</b> {escape(t.state)}</p><pre>{escape(str(t.error['message']))}</pre>"
+        f"<p><b>{escape(t.run_id)}</b> {escape(t.ended_as)}</p><pre>{escape(str(t.error['message']))}</pre>"
         for t in traces
         if t.error
     ]

@@ -19,7 +19,7 @@ def report(evidence: Sequence[Evidence]) -> str:
     said = explained(evidence, found)
     parts = [f"## {_cell(title_of(traces))}", _cell(subtitle_of(traces)), "### Peaks", _table(peaks_table(traces))]
     parts += [
-        f"`{trace.run_id}` {trace.state}:\n\n```\n{_fenced(trace.error['message'])}\n```"
+        f"`{trace.run_id}` {_cell(trace.ended_as)}:\n\n```\n{_fenced(trace.error['message'])}\n```"
         for trace in traces
         if trace.error
     ]

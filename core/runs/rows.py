@@ -84,7 +84,7 @@ def columns_of(folder: RunFolder) -> dict[str, Any] | None:
         "peak_device_used": status.peak.device_used,
         "peak_host_rss": status.peak.host_rss,
         "error_kind": error.kind if error else None,
-        "error_message": str(error.message).strip().partition("\n")[0][:500] if error else None,
+        "error_message": _said(error.message, error.reason)[:500] if error else None,
     }
     return columns if all(map(_fits, columns.items())) else None
 
@@ -119,3 +119,9 @@ def row_of(values: Sequence[Any]) -> RunRow:
     """A RunRow from a row of the index, whose five peaks stand where RunRow has one field."""
     after = PEAK_AT + PEAKS
     return RunRow._make((*values[:PEAK_AT], Peak(*values[PEAK_AT:after]), *values[after:]))
+
+
+def _said(message: str, reason: str | None) -> str:
+    """The first line of an error, and what it really was."""
+    first = str(message).strip().partition("\n")[0]
+    return f"{first} ({reason})" if reason else first

@@ -30,12 +30,16 @@ class Peak:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run did not finish. kind: oom, exception, signal, host_oom, exit, timeout, cancelled, start, lost."""
+    """Why a run did not finish. kind: oom, exception, signal, host_oom, exit, timeout, cancelled, start, lost.
+
+    reason: what it really was, where a library ran out of memory and said something else.
+    """
 
     kind: str
     message: str
     requested_bytes: int | None = None
     phase: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,12 @@ class Trace:
     def simulated(self) -> bool:
         return str(self.spec.get("device", "")).startswith("sim:")
 
+    @property
+    def ended_as(self) -> str:
+        """The state, and what it really was where a library said something else: `failed, out of memory in …`."""
+        reason = (self.error or {}).get("reason")
+        return f"{self.state}, {reason}" if reason else self.state
+
     def seconds(self, t_ns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Seconds since the worker was started; negative for samples taken before."""
         moved: NDArray[np.float64] = (t_ns - self.t0_ns) / 1e9

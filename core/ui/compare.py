@@ -100,7 +100,7 @@ def headline(traces: Sequence[Trace]) -> None:
     st.caption(plain(subtitle_of(traces), 400))
     for trace in traces:
         if trace.error:
-            st.markdown(f"**{trace.run_id}** {plain(trace.state)}: {plain(trace.error['message'], 300)}")
+            st.markdown(f"**{trace.run_id}** {plain(trace.ended_as, 300)}: {plain(trace.error['message'], 300)}")
         if trace.incomplete:
             st.warning(f"{trace.run_id}: {plain(trace.incomplete, 300)}")
         if trace.contention:

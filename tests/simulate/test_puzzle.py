@@ -39,6 +39,7 @@ def test_two_of_the_five_fit(runs: list[dict[str, Any]]) -> None:
         assert "Tried to allocate 642.00 MiB" in runs[number]["error"]["message"]
         assert runs[number]["error"]["phase"] == "prefill"
     assert "CUBLAS_STATUS_ALLOC_FAILED" in runs[2]["error"]["message"]
+    assert runs[2]["error"]["reason"].startswith("out of memory in disguise")
 
 
 def test_device_peaks_are_those_of_the_card(runs: list[dict[str, Any]]) -> None:

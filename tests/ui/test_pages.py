@@ -194,6 +194,12 @@ def test_a_finding_opens_explore_filled_in(home: DataHome) -> None:
     assert any(button.label == "Run 1" for button in app.button)
 
 
+def test_a_failure_that_is_an_out_of_memory_in_disguise_says_so(home: DataHome) -> None:
+    app = opened("pages/2_Compare.py", runs="ddppuzzle-3")
+    (said,) = (one.value for one in app.markdown if "CUBLAS" in one.value)
+    assert "failed, out of memory in disguise: cuBLAS could not get memory" in said.replace("\\", "")
+
+
 def test_the_instant_of_a_link_is_shown(home: DataHome) -> None:
     app = opened("pages/2_Compare.py", runs="fragmentation-1,fragmentation-2", at="20")
     assert app.number_input[0].value == 20

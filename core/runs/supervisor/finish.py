@@ -64,6 +64,7 @@ def _failure(error: dict[str, Any]) -> Failure:
         text_without_tokens(str(error.get("message", ""))),
         error.get("requested_bytes"),
         error.get("phase"),
+        f"out of memory in disguise: {error['reason']}" if error.get("disguised_oom") else None,
     )
 
 
