@@ -56,21 +56,6 @@ def test_a_recorded_run_is_whole(run_id: str) -> None:
     assert "/" not in json.dumps(json.loads(said.splitlines()[0])["source"]), "no path of the machine"
 
 
-@pytest.mark.parametrize("run_id", RUN_IDS)
-def test_the_samples_add_up_on_the_card(run_id: str) -> None:
-    """Process + other processes + what belongs to none of them is what the card has in use, within 8 MiB."""
-    folder = gallery_run(run_id)
-    assert folder
-    trace = read_trace(folder)
-    series = trace.series
-    used, process = series["device_used"].values, series["process_used"].values
-    others = series["other_processes_used"].values
-    assert process.max() > 0
-    working = [i for i, name in enumerate(trace.phases_at(series["device_used"].t_ns)) if name.startswith("decode")]
-    unowned = (used - process - others)[working]
-    assert all(abs(unowned - unowned[:1].sum()) <= 8 * MIB), "all the time that the job works"
-
-
 def test_a_recording_opens_by_its_ids_and_cannot_be_changed(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     store, first = Store(home), recordings()[0]
